@@ -1,0 +1,96 @@
+"""IDEA 1. A key and a fingerprint are presented; what stands under that key decides, by looking up a table.
+
+A store answers one question, atomically: is the key free, or what stands there? It never decides. `judge` looks
+(state, same fingerprint or not) up in the table of whoever asks, and the answer is one of four:
+
+    Fresh      nothing stands: you are first, go on and write
+    Busy       the same request stands and is still under way; `word` says how far it is
+    Replay     the same request stands and is settled: answer as it was answered
+    Conflict   the id is taken; `word` says by what and in which state
+
+The tables are constants beside the states they speak of (`outbox.ADMISSION` is the daemon's). Building one checks
+that it is total, so that a state somebody adds and forgets fails at import.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Generic, TypeVar, assert_never
+
+from claudemesh.kernel.fingerprint import Fingerprint
+
+State = TypeVar("State", bound=StrEnum)
+State_co = TypeVar("State_co", bound=StrEnum, covariant=True)
+
+
+class Match(Enum):
+    SAME = "same"
+    OTHER = "other"
+
+
+class Ruling(Enum):
+    BUSY = "busy"
+    REPLAY = "replay"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing(Generic[State_co]):
+    """What a store found under a key."""
+
+    state: State_co
+    fingerprint: Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    word: str
+
+
+Verdict = Fresh | Busy | Replay | Conflict
+
+FRESH = Fresh()
+
+
+class AdmissionTable(Generic[State]):
+    """(state, match) -> ruling and its word, for every state and both matches."""
+
+    def __init__(self, states: type[State], rows: Mapping[tuple[State, Match], tuple[Ruling, str]]) -> None:
+        missing = [f"{state}/{match.value}" for state in states for match in Match if (state, match) not in rows]
+        if missing:
+            raise ValueError(f"the admission table of {states.__name__} has no row for {', '.join(missing)}")
+        self.rows = dict(rows)
+        self._verdicts = {key: _verdict(ruling, word) for key, (ruling, word) in rows.items()}
+
+    def judge(self, standing: Standing[State] | None, presented: Fingerprint) -> Verdict:
+        if standing is None:
+            return FRESH
+        match = Match.SAME if standing.fingerprint == presented else Match.OTHER
+        return self._verdicts[standing.state, match]
+
+
+def _verdict(ruling: Ruling, word: str) -> Busy | Replay | Conflict:
+    match ruling:
+        case Ruling.BUSY:
+            return Busy(word)
+        case Ruling.REPLAY:
+            return Replay(word)
+        case Ruling.CONFLICT:
+            return Conflict(word)
+        case _:
+            assert_never(ruling)

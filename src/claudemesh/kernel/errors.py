@@ -1,0 +1,227 @@
+"""The one exception tree. What went wrong is a class; how it is shown is somebody else's business.
+
+MeshError
+├── RequestError              the caller can mend it
+│   ├── InvalidRequest
+│   │   └── InvalidClientMessageId
+│   ├── Unauthenticated
+│   ├── Forbidden
+│   ├── NotFound
+│   ├── PayloadTooLarge
+│   ├── RateLimited
+│   └── IdempotencyConflict   the same id stands for something else, or can never be used again
+├── StateError                the thing is not in a state that allows this
+│   ├── TransitionRefused
+│   └── StaleClaim
+├── LeaseError
+│   ├── LeaseHeld             by whom, until when
+│   └── LeaseLost
+├── DependencyError           something we need did not answer
+│   ├── StoreUnavailable      the outcome is unknown: ask again with the same id
+│   ├── StoreFull             nothing was written
+│   ├── BrokerUnreachable
+│   └── DeadlineExceeded
+├── IntegrityError            an invariant spoke: never retried, always loud
+│   └── StoreCorrupt
+└── ConfigError               refuses to start, with every reason at once
+    ├── SchemaTooNew
+    └── MaxAgeAboveWindow
+
+A class carries what never varies: `code` (stable, for programs), `title` (for people), `status` (a hint to
+HTTP that costs no import of HTTP) and `retry`, which tells a caller what a second try may look like:
+
+    no       the same request will fail the same way
+    same_id  the outcome is unknown or the cause may pass: try again under the SAME id, never a fresh one
+    after    as same_id, but not before `retry_after_ms`
+
+An instance adds `detail` and `extras`, named values that every rendering carries along.
+"""
+
+from typing import ClassVar, Literal
+
+Retry = Literal["no", "same_id", "after"]
+Extra = str | int | bool | None | list[str]
+
+
+class MeshError(Exception):
+    code: ClassVar[str] = "internal_error"
+    title: ClassVar[str] = "Something failed inside claudemesh"
+    status: ClassVar[int] = 500
+    retry: ClassVar[Retry] = "same_id"
+
+    def __init__(self, detail: str = "", /, **extras: Extra) -> None:
+        super().__init__(detail or self.title)
+        self.detail = detail
+        self.extras = extras
+
+
+# --- the caller can mend it ------------------------------------------------------------------------
+
+
+class RequestError(MeshError):
+    code = "request_refused"
+    title = "The request was refused"
+    status = 400
+    retry: ClassVar[Retry] = "no"
+
+
+class InvalidRequest(RequestError):
+    code = "invalid_request"
+    title = "The request is not valid"
+
+
+class InvalidClientMessageId(InvalidRequest):
+    code = "invalid_client_message_id"
+    title = "The client message id is not 1 to 128 visible ASCII characters"
+
+
+class Unauthenticated(RequestError):
+    code = "unauthenticated"
+    title = "The caller did not prove who it is"
+    status = 401
+
+
+class Forbidden(RequestError):
+    code = "forbidden"
+    title = "The caller may not do this"
+    status = 403
+
+
+class NotFound(RequestError):
+    code = "not_found"
+    title = "There is no such thing"
+    status = 404
+
+
+class PayloadTooLarge(RequestError):
+    code = "payload_too_large"
+    title = "The payload is larger than the limit"
+    status = 413
+
+
+class RateLimited(RequestError):
+    code = "rate_limited"
+    title = "Too many requests for now"
+    status = 429
+    retry: ClassVar[Retry] = "after"
+
+
+class IdempotencyConflict(RequestError):
+    """Carries the `conflict` word of the admission table and the prefix of the presented fingerprint."""
+
+    code = "idempotency_key_reused"
+    title = "This id already stands for another request, or was given up"
+    status = 409
+
+    def __init__(self, detail: str = "", /, *, conflict: str, fingerprint_prefix: str, **extras: Extra) -> None:
+        super().__init__(detail, conflict=conflict, fingerprint_prefix=fingerprint_prefix, **extras)
+        self.conflict = conflict
+        self.fingerprint_prefix = fingerprint_prefix
+
+
+# --- not in a state that allows this ---------------------------------------------------------------
+
+
+class StateError(MeshError):
+    code = "state_refused"
+    title = "The current state does not allow this"
+    status = 409
+    retry: ClassVar[Retry] = "no"
+
+
+class TransitionRefused(StateError):
+    code = "transition_refused"
+    title = "This event cannot happen in this state"
+
+
+class StaleClaim(StateError):
+    code = "stale_claim"
+    title = "Somebody else moved this row first"
+
+
+# --- leases ----------------------------------------------------------------------------------------
+
+
+class LeaseError(MeshError):
+    code = "lease_refused"
+    title = "The lease does not allow this"
+    status = 409
+    retry: ClassVar[Retry] = "no"
+
+
+class LeaseHeld(LeaseError):
+    code = "lease_held"
+    title = "Another owner holds the lease"
+    retry: ClassVar[Retry] = "after"
+
+
+class LeaseLost(LeaseError):
+    code = "lease_lost"
+    title = "The lease is no longer yours"
+
+
+# --- something we need did not answer --------------------------------------------------------------
+
+
+class DependencyError(MeshError):
+    code = "dependency_failed"
+    title = "Something that is needed did not answer"
+    status = 503
+    retry: ClassVar[Retry] = "same_id"
+
+
+class StoreUnavailable(DependencyError):
+    code = "store_unavailable"
+    title = "The store did not confirm the write, which may or may not have happened"
+
+
+class StoreFull(DependencyError):
+    code = "insufficient_storage"
+    title = "There is no room left to store this, and nothing was written"
+    status = 507
+
+
+class BrokerUnreachable(DependencyError):
+    code = "broker_unreachable"
+    title = "The broker cannot be reached"
+
+
+class DeadlineExceeded(DependencyError):
+    code = "deadline_exceeded"
+    title = "The answer did not come in time"
+    status = 504
+
+
+# --- an invariant spoke ----------------------------------------------------------------------------
+
+
+class IntegrityError(MeshError):
+    code = "integrity_violated"
+    title = "Stored data breaks an invariant"
+    status = 500
+    retry: ClassVar[Retry] = "no"
+
+
+class StoreCorrupt(IntegrityError):
+    code = "store_corrupt"
+    title = "The store's file is damaged or is not ours"
+
+
+# --- refuses to start ------------------------------------------------------------------------------
+
+
+class ConfigError(MeshError):
+    code = "config_invalid"
+    title = "The configuration does not allow a start"
+    status = 500
+    retry: ClassVar[Retry] = "no"
+
+
+class SchemaTooNew(ConfigError):
+    code = "schema_too_new"
+    title = "The file was written by a newer program"
+
+
+class MaxAgeAboveWindow(ConfigError):
+    code = "outbox_max_age_above_dedupe_window"
+    title = "A row could be sent after the broker has forgotten its id"

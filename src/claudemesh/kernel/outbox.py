@@ -1,0 +1,88 @@
+"""IDEA 2. The outbox: a durable row, its states, and what the same id means in each of them.
+
+Callers say what happened (an event); the table says what that makes of the row. An id that was written is never
+released: `done` and `aborted` are final, and a `dead` row leaves only by being found accepted after all, or by
+being retired for a successor under a fresh id.
+
+Same id, other body? Look at ADMISSION: always a Conflict, whatever the state. Same id, same body? Also there.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from claudemesh.kernel.admission import AdmissionTable, Match, Ruling
+from claudemesh.kernel.fsm import Machine
+
+
+class OutboxState(StrEnum):
+    PENDING = "pending"  # durable, waiting for its turn or its backoff
+    INFLIGHT = "inflight"  # handed to the broker, no answer yet
+    DONE = "done"  # the broker has it
+    DEAD = "dead"  # will not be sent; an operator decides
+    ABORTED = "aborted"  # an operator gave the id up
+
+
+class OutboxEvent(StrEnum):
+    CLAIMED = "claimed"  # the sender took it
+    ACCEPTED = "accepted"  # the broker has it, as its answer or a later question showed
+    REFUSED = "refused"  # the broker will never take it
+    FAILED = "failed"  # no answer, a transient one, or a restart: the outcome is unknown
+    EXPIRED = "expired"  # too old to be sent
+    RETIRED = "retired"  # an operator requeued or dropped it
+
+
+_S, _E = OutboxState, OutboxEvent
+
+MACHINE: Final = Machine(
+    name="outbox",
+    states=OutboxState,
+    events=OutboxEvent,
+    initial=_S.PENDING,
+    final=frozenset({_S.DONE, _S.ABORTED}),
+    table={
+        (_S.PENDING, _E.CLAIMED): _S.INFLIGHT,
+        (_S.PENDING, _E.ACCEPTED): _S.DONE,
+        (_S.PENDING, _E.EXPIRED): _S.DEAD,
+        (_S.PENDING, _E.RETIRED): _S.ABORTED,
+        (_S.INFLIGHT, _E.ACCEPTED): _S.DONE,
+        (_S.INFLIGHT, _E.FAILED): _S.PENDING,
+        (_S.INFLIGHT, _E.REFUSED): _S.DEAD,
+        (_S.DEAD, _E.ACCEPTED): _S.DONE,
+        (_S.DEAD, _E.RETIRED): _S.ABORTED,
+    },
+)
+
+_SAME, _OTHER = Match.SAME, Match.OTHER
+
+ADMISSION: Final = AdmissionTable(
+    OutboxState,
+    {
+        (_S.PENDING, _SAME): (Ruling.BUSY, "queued"),
+        (_S.PENDING, _OTHER): (Ruling.CONFLICT, "outbox_pending_fingerprint_mismatch"),
+        (_S.INFLIGHT, _SAME): (Ruling.BUSY, "inflight"),
+        (_S.INFLIGHT, _OTHER): (Ruling.CONFLICT, "outbox_inflight_fingerprint_mismatch"),
+        (_S.DONE, _SAME): (Ruling.REPLAY, "accepted"),
+        (_S.DONE, _OTHER): (Ruling.CONFLICT, "outbox_done_fingerprint_mismatch"),
+        (_S.DEAD, _SAME): (Ruling.CONFLICT, "outbox_dead_fingerprint_match"),
+        (_S.DEAD, _OTHER): (Ruling.CONFLICT, "outbox_dead_fingerprint_mismatch"),
+        (_S.ABORTED, _SAME): (Ruling.CONFLICT, "outbox_aborted_fingerprint_match"),
+        (_S.ABORTED, _OTHER): (Ruling.CONFLICT, "outbox_aborted_fingerprint_mismatch"),
+    },
+)
+
+_TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
+
+
+def derive_event(status: int | None) -> OutboxEvent:
+    """Read the broker's answer; None is no answer at all.
+
+    Anything that does not say plainly "I have it" or "never" leaves the outcome unknown, and the row is tried
+    again under the same id.
+    """
+    if status is None:
+        return OutboxEvent.FAILED
+    if status in (200, 201):
+        return OutboxEvent.ACCEPTED
+    if 400 <= status < 500 and status not in _TRANSIENT_STATUSES:  # noqa: PLR2004  HTTP's own range
+        return OutboxEvent.REFUSED
+    return OutboxEvent.FAILED

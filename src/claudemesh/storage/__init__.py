@@ -1,0 +1,1 @@
+"""How to talk to a database. Nothing here knows a word of the product."""

@@ -1,0 +1,62 @@
+"""How a connection must be configured before it may be trusted.
+
+Every setting that the promise rests on is read back after it was set: a pragma that SQLite does not take is no
+error to SQLite, and a file system that cannot do WAL falls back without a word.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from claudemesh.kernel.errors import ConfigError
+
+# Below this a WAL file can be corrupted when two connections write and checkpoint at once (the WAL-reset bug).
+SQLITE_VERSION_MIN: Final = (3, 51, 3)
+
+BUSY_TIMEOUT_MS: Final = 5_000
+WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
+
+# pragma -> (what we ask for, what must be read back)
+_SETTINGS: Final[dict[str, tuple[str | int, str | int]]] = {
+    "journal_mode": ("wal", "wal"),
+    "synchronous": ("full", 2),  # the acknowledgement stands on this line
+    "fullfsync": (1, 1),  # where the system's fsync does not reach the platter (macOS); elsewhere without effect
+    "checkpoint_fullfsync": (1, 1),
+    "foreign_keys": (1, 1),
+    "trusted_schema": (0, 0),
+    "mmap_size": (0, 0),  # an I/O error under mmap is a SIGBUS, not an error code
+    "wal_autocheckpoint": (0, 0),  # the writer checkpoints, and nobody else
+    "journal_size_limit": (WAL_BYTES_KEPT, WAL_BYTES_KEPT),
+}
+
+
+def open_writer(path: Path) -> apsw.Connection:
+    """Open, creating the file readable by its owner only; SQLite gives its WAL the same mode."""
+    check_library_version(apsw.sqlite_lib_version())
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.close(descriptor)
+    return _configured(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE))
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    check_library_version(apsw.sqlite_lib_version())
+    return _configured(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY))
+
+
+def check_library_version(version: str) -> None:
+    if tuple(int(part) for part in version.split(".")) < SQLITE_VERSION_MIN:
+        floor = ".".join(map(str, SQLITE_VERSION_MIN))
+        raise ConfigError(f"SQLite {version} can corrupt a WAL file; {floor} or newer is needed")
+
+
+def _configured(connection: apsw.Connection) -> apsw.Connection:
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    for pragma, (wanted, expected) in _SETTINGS.items():
+        connection.pragma(pragma, wanted)
+        found = connection.pragma(pragma)
+        if found != expected:
+            connection.close()
+            raise ConfigError(f"PRAGMA {pragma} is {found!r} and must be {expected!r} on this file system")
+    return connection

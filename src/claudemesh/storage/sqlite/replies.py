@@ -1,0 +1,54 @@
+"""How an outcome travels from the writer's thread to whoever waits for it.
+
+A caller waits either in a thread or in an event loop. Waking a loop costs more than an answer does, so all answers
+of a group that belong to one loop go over in one call.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadReply:
+    future: Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopReply:
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+Reply = ThreadReply | LoopReply
+
+
+def answer(answers: Iterable[tuple[Reply, object]]) -> None:
+    """Deliver each outcome once, an error by raising it there; whoever is gone or answered is passed over."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], object]]] = defaultdict(list)
+    for reply, outcome in answers:
+        if isinstance(reply, LoopReply):
+            by_loop[reply.loop].append((reply.future, outcome))
+        else:
+            _settle(reply.future, outcome)
+    for loop, settled in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed, and with it everybody who waited there
+            loop.call_soon_threadsafe(_settle_all, settled)
+
+
+def _settle_all(settled: list[tuple[asyncio.Future[Any], object]]) -> None:
+    for future, outcome in settled:
+        _settle(future, outcome)
+
+
+def _settle(future: Future[Any] | asyncio.Future[Any], outcome: object) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
