@@ -6,9 +6,17 @@ error's extras under their own names (`conflict`, `fingerprint_prefix`, `retry_a
 """
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Final
 
-from claudemesh.kernel.errors import DependencyError, Extra, IdempotencyConflict, MeshError, RequestError
+from claudemesh.kernel.errors import (
+    DependencyError,
+    Extra,
+    IdempotencyConflict,
+    MeshError,
+    RateLimited,
+    RequestError,
+)
 
 CONTENT_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:claudemesh:problem:"
@@ -44,18 +52,27 @@ def parse(status: int, problem: object) -> MeshError:
     extras = {name: value for name, value in members.items() if _is_extra(name, value)}
     known = BY_CODE.get(code) if isinstance(code, str) else None
     if known is None:
-        return _unknown(status, code, text, extras)
+        return _unknown(status, members, text, extras)
     if issubclass(known, IdempotencyConflict):
         words = {name: str(extras.pop(name, "")) for name in ("conflict", "fingerprint_prefix")}
         return known(text, **words, **extras)
     return known(text, **extras)
 
 
-def _unknown(status: int, code: object, detail: str, extras: dict[str, Extra]) -> MeshError:
-    """Take a code from a newer server, or an answer that is no problem at all, for what its status says."""
-    kind = RequestError if 400 <= status < 500 else DependencyError  # noqa: PLR2004  HTTP's own range
+def _unknown(status: int, members: dict[object, object], detail: str, extras: dict[str, Extra]) -> MeshError:
+    """Take a newer server's code, or an answer that is no problem at all, for what its status and `retry` say."""
+    code = members.get("code")
+    kind = _kind(status, may_retry=members.get("retry") in ("same_id", "after"))
     named = f"{code}: {detail}" if isinstance(code, str) else detail
-    return kind(named or f"the server answered {status}", unknown_status=status, **extras)
+    return kind(named or f"the server answered {status}", **{**extras, "unknown_status": status})
+
+
+def _kind(status: int, *, may_retry: bool) -> type[MeshError]:
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return RateLimited
+    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and not may_retry:
+        return RequestError
+    return DependencyError
 
 
 def _is_extra(name: object, value: object) -> bool:

@@ -1,0 +1,112 @@
+"""Plants a fault in a copy of the sources and says whether the named test noticed it."""
+
+import ast
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults.children import ROOT, run_pytest
+from tests.requirements import Fault
+
+_LIMIT_S = 240  # more than the longest single test may take by its own timeout
+
+
+class BrokenFaultError(Exception):
+    """The fault cannot show anything as it is written."""
+
+
+@dataclass(frozen=True)
+class Run:
+    exit_code: int
+    output: str
+    passed: list[str]
+    failed: list[str]
+    skipped: list[str]
+    errors: list[str]  # in collection, setup or teardown
+    broken: list[str]  # ended by an error that says that the code does not run at all
+    strays: list[str]  # modules of claudemesh that came from elsewhere
+
+
+def copy_sources(src: Path, to: Path) -> Path:
+    """Leave compiled files behind: one of the same size and second would hide the fault."""
+    return shutil.copytree(src, to, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def plant(fault: Fault, src: Path) -> None:
+    file = src / "claudemesh" / fault.file
+    if not file.is_file():
+        raise BrokenFaultError(f"{fault.file} is not a file of claudemesh")
+    text = file.read_text(encoding="utf-8")
+    if (count := text.count(fault.old)) != 1:
+        raise BrokenFaultError(f"the old text occurs {count} times in {fault.file}, not once")
+    changed = text.replace(fault.old, fault.new)
+    if not _says_something_else(text, changed, python=file.suffix == ".py"):
+        raise BrokenFaultError(f"the new text leaves {fault.file} as it was")
+    file.write_text(changed, encoding="utf-8")
+
+
+def _says_something_else(text: str, changed: str, *, python: bool) -> bool:
+    if not python:
+        return text != changed
+    try:
+        return ast.dump(ast.parse(text)) != ast.dump(ast.parse(changed))
+    except SyntaxError as error:
+        raise BrokenFaultError(f"the new text is not Python: {error}") from error
+
+
+def run_test(node: str, src: Path, scratch: Path, root: Path = ROOT) -> Run:
+    """Run one test of the project at `root` on the sources in `src`, and on no others.
+
+    The sources come first on PYTHONPATH, before an editable install; processes that the test starts inherit
+    that. The seed of hypothesis is fixed, so that a fault is caught every time or never.
+    """
+    answer = scratch / "witness.json"
+    answer.unlink(missing_ok=True)
+    plugin = ["-p", "tests.faults.witness", "--witness-to", str(answer), "--witness-src", str(src)]
+    code, output = run_pytest(
+        ["-x", "-q", "--hypothesis-seed=0", *plugin, node],
+        cwd=root,
+        scratch=scratch,
+        limit_s=_LIMIT_S,
+        paths=(src,),
+    )
+    if not answer.exists():
+        raise BrokenFaultError(f"{node} did not run (exit {code}):\n{output}")
+    return Run(code, output, **json.loads(answer.read_text(encoding="utf-8")))
+
+
+def why_not_caught(run: Run) -> str | None:
+    """None when a test failed by itself; a fault that stops the code from running at all proves nothing."""
+    if run.strays:
+        return f"the test did not run on the copy: {run.strays}"
+    if run.broken:
+        return f"the fault breaks the code instead of its behaviour: {run.broken}"
+    if run.exit_code == 1 and run.failed:
+        return None
+    if run.errors:
+        return f"there was an error outside of the test: {run.errors}"
+    return f"not caught: exit {run.exit_code}, {len(run.passed)} passed, {len(run.failed)} failed"
+
+
+def why_not_green(run: Run) -> str | None:
+    if run.strays:
+        return f"the test did not run on the copy: {run.strays}"
+    if run.exit_code == 0 and run.passed and not run.skipped:
+        return None
+    return f"not green: exit {run.exit_code}, {len(run.passed)} passed, {len(run.skipped)} skipped"
+
+
+def objection(fault: Fault, *, src: Path, scratch: Path, root: Path = ROOT) -> str | None:
+    """Plant the fault and run its test; None when the test turned red, else what is wrong."""
+    try:
+        copy = copy_sources(src, scratch / "src")
+        plant(fault, copy)
+        run = run_test(fault.test, copy, scratch, root)
+    except BrokenFaultError as error:
+        return f"broken: {error}"
+    except subprocess.TimeoutExpired:
+        return f"{fault.test} did not end within {_LIMIT_S} s"
+    why = why_not_caught(run)
+    return why and f"{why}\n{run.output}"

@@ -1,0 +1,29 @@
+"""Every planted fault turns its test red, and the same test is green on the code as it is."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.children import ROOT
+from tests.faults.mutants import MUTANTS
+from tests.faults.planting import copy_sources, objection, run_test, why_not_green
+from tests.requirements import REQUIREMENTS, Fault
+
+LABELLED = [(row.id, fault) for row in REQUIREMENTS for fault in row.faults] + [("mutant", f) for f in MUTANTS]
+FAULTS = [pytest.param(fault, id=f"{label}: {fault.what}") for label, fault in LABELLED]
+NODES = sorted({fault.test for _, fault in LABELLED})
+
+pytestmark = pytest.mark.timeout(300)  # beyond the limit of the run inside, which tells more
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_turns_its_test_red(fault: Fault, tmp_path: Path) -> None:
+    why = objection(fault, src=ROOT / "src", scratch=tmp_path)
+    assert why is None, why
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_the_test_of_a_fault_is_green_on_the_code_as_it_is(node: str, tmp_path: Path) -> None:
+    run = run_test(node, copy_sources(ROOT / "src", tmp_path / "src"), tmp_path)
+    why = why_not_green(run)
+    assert why is None, f"{why}\n{run.output}"

@@ -1,0 +1,62 @@
+"""A pytest plugin that reports what the exit code does not tell: what failed, why, and on which code."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+# A test that ends by one of these did not notice the fault: the fault's own text does not run.
+_BROKEN = (ImportError, SyntaxError, NameError)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--witness-to", type=Path, help="write the report to this file")
+    parser.addoption("--witness-src", type=Path, help="the only folder that claudemesh may come from")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    src = config.getoption("--witness-src").resolve()
+    spec = importlib.util.find_spec("claudemesh")  # finds it without running any of it
+    if spec is None or spec.origin is None or not Path(spec.origin).resolve().is_relative_to(src):
+        raise pytest.UsageError(f"claudemesh would come from {spec and spec.origin}, not from {src}")
+    config.pluginmanager.register(_Witness(src, config.getoption("--witness-to")))
+
+
+class _Witness:
+    def __init__(self, src: Path, to: Path) -> None:
+        self._src = src
+        self._to = to
+        self._report: dict[str, list[str]] = {
+            "passed": [],
+            "failed": [],
+            "skipped": [],
+            "errors": [],
+            "broken": [],
+            "strays": [],
+        }
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._report["errors"].append(f"{report.nodeid} (collection)")
+
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        if call.excinfo is not None and issubclass(call.excinfo.type, _BROKEN):
+            self._report["broken"].append(f"{item.nodeid} ({call.excinfo.typename})")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.skipped:
+            self._report[report.outcome].append(report.nodeid)
+        elif report.failed:
+            self._report["errors"].append(f"{report.nodeid} ({report.when})")
+
+    def pytest_sessionfinish(self) -> None:
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if name.partition(".")[0] == "claudemesh" and file and not self._is_ours(file):
+                self._report["strays"].append(file)
+        self._to.write_text(json.dumps(self._report), encoding="utf-8")
+
+    def _is_ours(self, file: str) -> bool:
+        return Path(file).resolve().is_relative_to(self._src)

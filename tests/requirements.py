@@ -1,0 +1,167 @@
+"""Every requirement of the contract: its id, what it asks in one line, and how far it is.
+
+The rule: an id is `proven` when a test through a public surface names it with `@pytest.mark.req("F4")`
+*and* a planted fault, noted here beside the id, turns that very test red. `planned` is to be built or to
+be proven yet (tests may name it already), `later` belongs to a later round and nothing is built for it.
+
+A marker on a test that cannot fail for that reason is a defect, so each fault is planted for real:
+`tests/faults/test_planted_faults.py` changes a copy of `src` and runs the named test against it.
+`tests/docs/test_requirements.py` checks this table against the tests, both ways; `make trace` prints it.
+
+To move an id to `proven`, set its state and give it a fault:
+
+    Requirement(
+        "F4", "ULIDs of one process only go up, ...", "SPEC 1", "proven",
+        faults=(
+            Fault(
+                what="A clock that steps back takes the next ULID back with it.",
+                file="kernel/ids.py",  # under src/claudemesh
+                old="if fresh >> ULID_RANDOM_BITS > state.last >> ULID_RANDOM_BITS:",  # exactly once there
+                new="if fresh != state.last:",
+                test="tests/unit/kernel/test_ids.py::test_ids_rise_when_the_clock_steps_back",
+            ),
+        ),
+    )
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+State: TypeAlias = Literal["proven", "planned", "later"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A bug that somebody could plausibly write, and the test that must notice it."""
+
+    what: str  # one sentence on the bug
+    file: str  # under src/claudemesh
+    old: str  # occurs exactly once in the file
+    new: str
+    test: str  # pytest node id, path::function, without parameters
+
+
+@dataclass(frozen=True)
+class Requirement:
+    id: str
+    sentence: str
+    source: str  # the section of the contract
+    state: State
+    faults: tuple[Fault, ...] = ()
+
+
+REQUIREMENTS: tuple[Requirement, ...] = (
+    # --- 1. The kernel -----------------------------------------------------------------------------
+    Requirement("F1", "A send has one id: header, body or minted; scoped per sender.", "SPEC 1", "planned"),
+    Requirement("F2", "The fingerprint covers every field of a request, byte for byte.", "SPEC 1", "planned"),
+    Requirement("F2a", "Numbers without a canonical form are refused; the id stays free.", "SPEC 1", "planned"),
+    Requirement("F3", "Published vectors cover each canonical branch and each profile.", "SPEC 1", "planned"),
+    Requirement("F4", "ULIDs of one process only go up, even when the clock steps back.", "SPEC 1", "planned"),
+    Requirement("F5", "Retries back off with full jitter and obey Retry-After.", "SPEC 1", "planned"),
+    Requirement("F6", "A clock step neither extends nor kills a lease.", "SPEC 1", "planned"),
+    Requirement("F7", "Every error is one problem+json with a stable code and retry.", "SPEC 1", "planned"),
+    Requirement("F8", "Priority changes the alert only, never order or fate.", "SPEC 1", "planned"),
+    # --- 2. The daemon -----------------------------------------------------------------------------
+    Requirement("D1", "A send or post is answered only once its row is durable.", "SPEC 2", "planned"),
+    Requirement("D2", "A known id answers before any check that could refuse it.", "SPEC 2", "planned"),
+    Requirement("D3", "Accept follows the table of row state and fingerprint.", "SPEC 2", "planned"),
+    Requirement("D4", "A 409 names its conflict and prefix and changes no row.", "SPEC 2", "planned"),
+    Requirement("D5", "Fingerprint and payload of an outbox row are frozen at accept.", "SPEC 2", "planned"),
+    Requirement("D6", "A used id stays used: pruning leaves a tombstone that answers.", "SPEC 2", "planned"),
+    Requirement("D7", "The sender sorts answers rightly and keeps destination order.", "SPEC 2", "planned"),
+    Requirement("D8", "A row past its maximum age dies and is never sent late.", "SPEC 2", "planned"),
+    Requirement("D9", "A start recovers inflight rows, names corruption, needs no broker.", "SPEC 2", "planned"),
+    Requirement("D10", "Requeue supersedes a row without making a second message.", "SPEC 2", "planned"),
+    Requirement("D11", "Disk pressure refuses new ids in steps and loses no row.", "SPEC 2", "planned"),
+    Requirement("D12", "Migrations only go forward; a newer file is refused.", "SPEC 2", "planned"),
+    Requirement("D13", "Bodies, requests, streams and rates are bounded, as configured.", "SPEC 2", "planned"),
+    Requirement("D14", "The rest of the local API is there, authenticated, documented.", "SPEC 2", "planned"),
+    Requirement("D15", "Only the owner's processes get in; tokens never reach a log.", "SPEC 2", "planned"),
+    Requirement("D16", "Identity and exposure follow the host; a clone is refused.", "SPEC 2", "planned"),
+    Requirement("D17", "A batch has one outcome per entry; a bad one harms no other.", "SPEC 2", "planned"),
+    Requirement("D18", "Files are shared sealed, bounded and path-safe.", "SPEC 2", "later"),
+    Requirement("D19", "Gapless sender numbers reveal a silently lost WAL tail.", "SPEC 2", "later"),
+    # --- 3. The wire -------------------------------------------------------------------------------
+    Requirement("N1", "One main socket speaks the documented tagged JSON frames.", "SPEC 3", "planned"),
+    Requirement("N2", "Features are negotiated and every parameter is validated.", "SPEC 3", "planned"),
+    Requirement("N3", "Each way to end a connection has its close code and reaction.", "SPEC 3", "planned"),
+    Requirement("N4", "A second connection of a key follows instance and policy.", "SPEC 3", "planned"),
+    # --- 4. The broker -----------------------------------------------------------------------------
+    Requirement("B0", "A retry is answered by the broker's own fingerprint, budget-free.", "SPEC 4", "planned"),
+    Requirement("B1", "The rate budget is atomic and idempotent; a denial stores nothing.", "SPEC 4", "planned"),
+    Requirement("B2", "The dedupe key is claimed first; a bad destination leaves no row.", "SPEC 4", "planned"),
+    Requirement("B3", "All rows of an accepted message are in one commit, or none are.", "SPEC 4", "planned"),
+    Requirement("B4", "History ids are gapless per mesh and in commit order.", "SPEC 4", "planned"),
+    Requirement("B5", "Accepts share a transaction; a bad one fails alone.", "SPEC 4", "planned"),
+    Requirement("B6", "Push, audit, index and metrics trail the commit, never lead.", "SPEC 4", "planned"),
+    Requirement("B7", "Retention never outruns dedupe or drops an open delivery.", "SPEC 4", "planned"),
+    Requirement("B8", "The orphan check finds any row that lost its partner.", "SPEC 4", "planned"),
+    Requirement("Q1", "A DM reaches one daemon of its member, in order, until acked.", "SPEC 4", "planned"),
+    Requirement("Q2", "An inbox takes each message once; only a new row fires events.", "SPEC 4", "planned"),
+    Requirement("Q3", "Queue work is leased with a fencing token to one worker.", "SPEC 4", "planned"),
+    Requirement("Q4", "A slow consumer costs bounded memory and rereads the store.", "SPEC 4", "planned"),
+    Requirement("Q5", "Mass reconnects are spread by jitter and drained by pages.", "SPEC 4", "planned"),
+    Requirement("Q6", "A receipt advances only on stored evidence, per recipient.", "SPEC 4", "planned"),
+    Requirement("Q7", "Cursors share one form; a stale or early one is told so.", "SPEC 4", "planned"),
+    Requirement("Q8", "Members make topics and queues; roles rule, names are unique.", "SPEC 4", "planned"),
+    # --- 5. Presence -------------------------------------------------------------------------------
+    Requirement("P1", "Any sign of life keeps a lease; a watchdog's terminate is none.", "SPEC 5", "planned"),
+    Requirement("P2", "A join is announced only when no live lease stands.", "SPEC 5", "planned"),
+    Requirement("P3", "A closed socket is merely offline until its lease ends.", "SPEC 5", "planned"),
+    Requirement("P4", "A resume swaps the socket, drains in order, renews the token.", "SPEC 5", "planned"),
+    Requirement("P5", "An ended lease is one departure; the next hello is one join.", "SPEC 5", "planned"),
+    Requirement("P6", "A resume token opens nothing when forged, stale, used or stolen.", "SPEC 5", "planned"),
+    Requirement("P7", "Both sides ping, and end a silent connection in time.", "SPEC 5", "planned"),
+    Requirement("P8", "Messages to an absent peer wait and arrive once on return.", "SPEC 5", "planned"),
+    Requirement("P9", "Leases outlive a broker; no departure is announced twice.", "SPEC 5", "planned"),
+    Requirement("P10", "Sessions register with a fresh attestation and are reaped.", "SPEC 5", "planned"),
+    Requirement("P11", "The peer list has one entry per member with a live lease.", "SPEC 5", "planned"),
+    Requirement("P12", "Lease times come from the environment; six scenarios hold.", "SPEC 5", "planned"),
+    Requirement("P13", "A full peer entry tells if a send now would be seen.", "SPEC 5", "planned"),
+    # --- 6. The ledger -----------------------------------------------------------------------------
+    Requirement("L1", "Tables, triggers and error words are those callers rely on.", "SPEC 6", "planned"),
+    Requirement("L2", "No raw SQL breaks the ledger; a lost trigger stops writes.", "SPEC 6", "planned"),
+    Requirement("L3", "Claims follow one order, never overlap, and raise the token.", "SPEC 6", "planned"),
+    Requirement("L4", "A wrong completion is refused by name; a right one is atomic.", "SPEC 6", "planned"),
+    Requirement("L5", "A post is idempotent per key; another payload conflicts.", "SPEC 6", "planned"),
+    Requirement("L6", "Verify passes or counts the issues, and exits 0 or 1.", "SPEC 6", "planned"),
+    Requirement("L7", "Version 2 adds requeue and renewal; upgrading is explicit.", "SPEC 6", "planned"),
+    Requirement("L8", "The ledger only records: jobs posted, nothing executed.", "SPEC 6", "planned"),
+    Requirement("L9", "A queue message is posted once and its receipt is the reply.", "SPEC 6", "planned"),
+    Requirement("L10", "A hash chain and a signed head betray any rewrite.", "SPEC 6", "planned"),
+    # --- 7. The edge relay and the hub -------------------------------------------------------------
+    Requirement("R1", "The middleware runs a keyed write once and replays its answer.", "SPEC 7", "planned"),
+    Requirement("R2", "The hub serves its resources with revisions and cursors.", "SPEC 7", "planned"),
+    Requirement("R3", "A policy file sorts routes: append, replace or online-only.", "SPEC 7", "planned"),
+    Requirement("R4", "The relay forwards, or queues durably and says it is queued.", "SPEC 7", "planned"),
+    Requirement("R5", "Envelopes keep their states; a corrupt file stops queueing only.", "SPEC 7", "planned"),
+    Requirement("R6", "No secret is ever written to the relay's disk.", "SPEC 7", "planned"),
+    Requirement("R7", "Replay keeps entity order; a bad envelope blocks its own only.", "SPEC 7", "planned"),
+    Requirement("R8", "A replacing write needs an expectation; a stale one conflicts.", "SPEC 7", "planned"),
+    Requirement("R9", "Operators see, settle and rehearse an outage by command.", "SPEC 7", "planned"),
+    Requirement("R10", "The relay is measured, and a queued write has no side effect.", "SPEC 7", "planned"),
+    # --- 8. The data pipeline ----------------------------------------------------------------------
+    Requirement("S1", "Ingest is incremental and exactly once across crashes.", "SPEC 8", "planned"),
+    Requirement("S2", "Each job rebuilds or measures its subject from stored data.", "SPEC 8", "planned"),
+    Requirement("S3", "The history checker proves the promise or shows violations.", "SPEC 8", "planned"),
+    Requirement("S4", "Pipeline commands show progress and write their reports.", "SPEC 8", "planned"),
+    Requirement("S5", "Jobs are expressions and SQL; a Python UDF is the exception.", "SPEC 8", "planned"),
+    Requirement("S6", "The jobs also run on a cluster of several processes.", "SPEC 8", "planned"),
+    # --- 9. Identity, hooks, lifecycle, surfaces ---------------------------------------------------
+    Requirement("I1", "Messages are sealed end to end, at accept.", "SPEC 9", "later"),
+    Requirement("I2", "Keys rotate with grace, are backed up, restored and revoked.", "SPEC 9", "later"),
+    Requirement("I3", "Creating and redeeming are idempotent; invites work offline.", "SPEC 9", "planned"),
+    Requirement("I4", "A member can be renamed, and the others are told.", "SPEC 9", "later"),
+    Requirement("H1", "Hooks run bounded, redacted, scoped and audited.", "SPEC 9", "later"),
+    Requirement("C1", "Four commands share verbs, JSON output and exit codes.", "SPEC 9", "planned"),
+    Requirement("C2", "The SDK finds its daemon, sync or async, and has no cold path.", "SPEC 9", "planned"),
+    Requirement("C3", "The MCP tools are few, idempotent, and tell queued from done.", "SPEC 9", "planned"),
+    Requirement("C4", "The dashboard is live, works offline, is inert to any body.", "SPEC 9", "planned"),
+    Requirement("C5", "Doctor names what is wrong and its remedy; top shows it live.", "SPEC 9", "planned"),
+    Requirement("C6", "The daemon installs as a hardened service, not in CI.", "SPEC 9", "later"),
+    Requirement("C7", "Installing into an agent host is idempotent and verifiable.", "SPEC 9", "planned"),
+    Requirement("C8", "One host runs several meshes within a shared budget.", "SPEC 9", "later"),
+    Requirement("O1", "Metrics carry the promised names; logs are structured.", "SPEC 9", "planned"),
+    Requirement("O2", "Unknown settings are refused; a reload keeps the connection.", "SPEC 9", "planned"),
+    Requirement("T1", "The threat model names attackers, defaults and its limits.", "SPEC 9", "planned"),
+)

@@ -1,0 +1,47 @@
+"""Ids of one process grow, over all its threads and whatever its clock does."""
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import pytest
+
+from claudemesh.kernel.clock import MonotonicMs, WallMs
+from claudemesh.runtime.clock import SystemClock
+from claudemesh.runtime.ids import UlidSource
+
+
+class SteppingClock:
+    """A wall clock that jumps about."""
+
+    def __init__(self, instants: list[int]) -> None:
+        self._instants = iter(instants)
+
+    def wall_ms(self) -> WallMs:
+        return WallMs(next(self._instants))
+
+    def monotonic_ms(self) -> MonotonicMs:
+        raise NotImplementedError
+
+
+@pytest.mark.req("F4")
+def test_ids_grow_when_the_clock_steps_back_an_hour() -> None:
+    instants = [5_000_000, 5_000_000, 1_400_000, 1_400_001, 0, 5_000_001]
+    source = UlidSource(SteppingClock(instants))
+    given = [source.ulid() for _ in instants]
+    assert all(earlier < later for earlier, later in pairwise(given))
+
+
+@pytest.mark.req("F4")
+def test_ids_of_many_threads_are_all_different_and_each_thread_sees_them_grow() -> None:
+    source = UlidSource(SystemClock())
+    with ThreadPoolExecutor(8) as pool:
+        batches = list(pool.map(lambda _: [source.ulid() for _ in range(500)], range(8)))
+    assert len({ulid for batch in batches for ulid in batch}) == 4_000
+    assert all(batch == sorted(batch) for batch in batches)
+
+
+def test_the_system_clock_counts_milliseconds_and_its_monotonic_side_never_goes_back() -> None:
+    clock = SystemClock()
+    assert clock.wall_ms() > 1_700_000_000_000
+    first = clock.monotonic_ms()
+    assert clock.monotonic_ms() >= first
