@@ -56,8 +56,8 @@ def _says_something_else(text: str, changed: str, *, python: bool) -> bool:
         raise BrokenFaultError(f"the new text is not Python: {error}") from error
 
 
-def run_test(node: str, src: Path, scratch: Path, root: Path = ROOT) -> Run:
-    """Run one test of the project at `root` on the sources in `src`, and on no others.
+def run_tests(nodes: list[str], src: Path, scratch: Path, root: Path = ROOT) -> Run:
+    """Run tests of the project at `root` on the sources in `src`, and on no others.
 
     The sources come first on PYTHONPATH, before an editable install; processes that the test starts inherit
     that. The seed of hypothesis is fixed, so that a fault is caught every time or never.
@@ -66,14 +66,14 @@ def run_test(node: str, src: Path, scratch: Path, root: Path = ROOT) -> Run:
     answer.unlink(missing_ok=True)
     plugin = ["-p", "tests.faults.witness", "--witness-to", str(answer), "--witness-src", str(src)]
     code, output = run_pytest(
-        ["-x", "-q", "--hypothesis-seed=0", *plugin, node],
+        ["-x", "-q", "--hypothesis-seed=0", *plugin, *nodes],
         cwd=root,
         scratch=scratch,
         limit_s=_LIMIT_S,
         paths=(src,),
     )
     if not answer.exists():
-        raise BrokenFaultError(f"{node} did not run (exit {code}):\n{output}")
+        raise BrokenFaultError(f"{nodes} did not run (exit {code}):\n{output}")
     return Run(code, output, **json.loads(answer.read_text(encoding="utf-8")))
 
 
@@ -103,7 +103,7 @@ def objection(fault: Fault, *, src: Path, scratch: Path, root: Path = ROOT) -> s
     try:
         copy = copy_sources(src, scratch / "src")
         plant(fault, copy)
-        run = run_test(fault.test, copy, scratch, root)
+        run = run_tests([fault.test], copy, scratch, root)
     except BrokenFaultError as error:
         return f"broken: {error}"
     except subprocess.TimeoutExpired:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.children import run_pytest
-from tests.faults.planting import copy_sources, objection, run_test, why_not_green
+from tests.faults.planting import copy_sources, objection, run_tests, why_not_green
 from tests.requirements import Fault
 
 SUMS = """
@@ -163,9 +163,9 @@ def test_a_test_that_runs_on_other_sources_than_the_copy_is_not_caught(project: 
 
 def test_a_run_on_code_as_it_is_must_pass_and_not_skip(project: Path, tmp_path: Path) -> None:
     copy = copy_sources(project / "src", tmp_path / "src")
-    green = run_test("checks/check_sums.py::test_add", copy, tmp_path, project)
+    green = run_tests(["checks/check_sums.py::test_add"], copy, tmp_path, project)
     assert why_not_green(green) is None
-    skipped = run_test("checks/check_sums.py::test_skipped", copy, tmp_path, project)
+    skipped = run_tests(["checks/check_sums.py::test_skipped"], copy, tmp_path, project)
     assert why_not_green(skipped) == "not green: exit 0, 0 passed, 1 skipped"
 
 
@@ -181,5 +181,5 @@ def test_a_run_inherits_neither_options_nor_coverage(
     monkeypatch.setenv("COVERAGE_PROCESS_START", "/nowhere/pyproject.toml")
     monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
     copy = copy_sources(project / "src", tmp_path / "src")
-    run = run_test("checks/check_sums.py::test_the_run_outside_lends_nothing", copy, tmp_path, project)
+    run = run_tests(["checks/check_sums.py::test_the_run_outside_lends_nothing"], copy, tmp_path, project)
     assert why_not_green(run) is None, run.output

@@ -5,12 +5,13 @@ error to SQLite, and a file system that cannot do WAL falls back without a word.
 """
 
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
 import apsw
 
-from claudemesh.kernel.errors import ConfigError
+from claudemesh.kernel.errors import ConfigError, StoreUnavailable
 
 # Below this a WAL file can be corrupted when two connections write and checkpoint at once (the WAL-reset bug).
 SQLITE_VERSION_MIN: Final = (3, 51, 3)
@@ -35,9 +36,18 @@ _SETTINGS: Final[dict[str, tuple[str | int, str | int]]] = {
 def open_writer(path: Path) -> apsw.Connection:
     """Open, creating the file readable by its owner only; SQLite gives its WAL the same mode."""
     check_library_version(apsw.sqlite_lib_version())
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    os.close(descriptor)
+    _create(path)
     return _configured(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE))
+
+
+def _create(path: Path) -> None:
+    # Not by opening it: closing a descriptor would drop every lock that this process holds on the file.
+    try:
+        os.mknod(path, stat.S_IFREG | 0o600)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be created: {error.strerror}") from error
 
 
 def open_reader(path: Path) -> apsw.Connection:

@@ -1,0 +1,28 @@
+"""Points are silent until a test arms them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from claudemesh.runtime import points
+
+
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    yield
+    points.disarm_all()
+
+
+def test_a_point_does_nothing_until_it_is_armed_and_after_it_is_disarmed() -> None:
+    reached: list[str] = []
+    points.reach("sqlite.before_commit")
+    points.arm("sqlite.before_commit", lambda: reached.append("here"))
+    points.reach("sqlite.before_commit")
+    points.disarm_all()
+    points.reach("sqlite.before_commit")
+    assert reached == ["here"]
+
+
+def test_a_name_that_nothing_reaches_cannot_be_armed() -> None:
+    with pytest.raises(ValueError, match="no point is called"):
+        points.arm("sqlite.before_comit", lambda: None)

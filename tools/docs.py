@@ -1,0 +1,103 @@
+"""Write the pages of `docs/` that are made from the code, or check that they are current (`--check`)."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # so that it runs by path as well as with -m
+
+from claudemesh.kernel import outbox  # noqa: E402  after the path is set
+from claudemesh.kernel.admission import Match  # noqa: E402
+from claudemesh.kernel.errors import MeshError  # noqa: E402
+from tools import vectors  # noqa: E402
+
+MADE = "<!-- Made from the code by `make docs`. Change the code, not this page. -->"
+
+
+def render_all() -> dict[str, str]:
+    """Return the text of every generated file by its path below docs/."""
+    files = {f"vectors/{profile}.json": text for profile, text in vectors.render_all().items()}
+    files["reference/errors.md"] = "\n".join(_errors()) + "\n"
+    files["reference/state-machines.md"] = "\n".join(_state_machines()) + "\n"
+    return files
+
+
+def _errors() -> Iterator[str]:
+    yield from (
+        MADE,
+        "",
+        "# Errors",
+        "",
+        "Every error has a `code` that never changes, on the wire as `application/problem+json` (RFC 9457).",
+        "`retry` tells what a second try may look like:",
+        "",
+        "- `no`: the same request will fail the same way",
+        "- `same_id`: the outcome is unknown or the cause may pass; try again under the same id, never a fresh one",
+        "- `after`: as `same_id`, but not before `retry_after_ms`",
+        "",
+        "| code | class | status | retry | meaning |",
+        "|---|---|---|---|---|",
+    )
+    yield from _error_rows(MeshError, 0)
+
+
+def _error_rows(error: type[MeshError], depth: int) -> Iterator[str]:
+    name = "&nbsp;" * 2 * depth + error.__name__
+    yield f"| `{error.code}` | {name} | {error.status} | {error.retry} | {error.title} |"
+    for child in error.__subclasses__():
+        yield from _error_rows(child, depth + 1)
+
+
+def _state_machines() -> Iterator[str]:
+    machine = outbox.MACHINE
+    yield from (
+        MADE,
+        "",
+        "# State machines and admission tables",
+        "",
+        "## The outbox row",
+        "",
+        "The table is `MACHINE` in `src/claudemesh/kernel/outbox.py`. A pair of state and event that is not drawn",
+        "is refused.",
+        "",
+        "```mermaid",
+        machine.to_mermaid(),
+        "```",
+        "",
+        "## Same id: what a second request is told",
+        "",
+        "The table is `ADMISSION` in the same file: the state of the row that stands under the id, and whether the",
+        "fingerprint of the new request is the one that stands there.",
+        "",
+        "| the row is | same request | other request (other body, recipient, …) |",
+        "|---|---|---|",
+        "| not there | fresh: accepted | fresh: accepted |",
+    )
+    for state in outbox.OutboxState:
+        cells = [outbox.ADMISSION.rows[state, match] for match in Match]
+        yield f"| {state} | " + " | ".join(f"{ruling.value}: `{word}`" for ruling, word in cells) + " |"
+    yield from (
+        "",
+        "`busy` is answered 202 with that status, `replay` 200 with the first answer and `duplicate: true`,",
+        "`conflict` 409 `idempotency_key_reused` with that word; a conflict changes nothing.",
+    )
+
+
+def main(arguments: list[str]) -> int:
+    stale = []
+    for name, text in render_all().items():
+        path = ROOT / "docs" / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in arguments:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    if "--check" in arguments and stale:
+        print(f"stale, run `make docs`: {', '.join(stale)}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
