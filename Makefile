@@ -1,0 +1,96 @@
+# The menu of this project: `make` lists it. CI runs the same recipes as a person does.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL: # the steps of a target are written in the order they must run
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+# The three lanes of `make test`. A directory that is missing fails the run.
+FAST := tests/unit tests/contract tests/property tests/docs tests/faults
+REAL := tests/integration tests/chaos tests/browser
+SPARK := tests/spark
+
+.PHONY: help
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: setup
+setup: ## make .venv from the pins; needs Python 3.11+ and the network, does nothing when current
+	@tools/setup.sh dev
+
+.PHONY: demo
+demo: ## see it work, in seconds, with only the few packages it runs on
+	@tools/setup.sh base
+	@$(BIN)/python tools/demo.py
+
+.PHONY: test
+test: setup packages check fast real spark ## everything: check, then the three lanes of tests, on real servers
+
+.PHONY: check
+check: setup ## formatting, lint, types, layers, spelling, pins and docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python tools/pins.py --check
+	$(BIN)/python tools/docs.py --check
+
+.PHONY: chaos
+chaos: setup packages ## kill, tear and fill: the chaos tests with many more rounds
+	$(PYTEST) tests/chaos --effort=chaos --timeout=3600
+
+.PHONY: soak
+soak: setup packages ## the chaos tests for hours
+	$(PYTEST) tests/chaos --effort=soak --timeout=0
+
+.PHONY: bench
+bench: setup packages ## measure, and print ratios beside the machine's own floor
+	$(BIN)/python -m benchmarks
+
+.PHONY: docs
+docs: setup ## write the generated pages anew and build the site
+	$(BIN)/python tools/docs.py
+	$(BIN)/mkdocs build --strict
+
+.PHONY: trace
+trace: setup ## print every requirement, its state and the tests that prove it
+	@$(BIN)/python tools/trace.py
+
+.PHONY: pins
+pins: setup ## renew requirements/*.txt from pyproject.toml
+	$(BIN)/python tools/pins.py
+
+.PHONY: clean
+clean: ## remove whatever these targets made, .venv too
+	rm -rf .venv build dist site .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests tools -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# --- the steps of `make test`, each runnable alone -------------------------------------------------
+
+# Redis, Java, Chromium and strace. No wheel brings them, so the system's packages do.
+.PHONY: packages
+packages: setup
+	@tools/system-packages.sh
+
+# Processes of its own for every core; the kernel is small and pure, so nothing of it may stay unvisited.
+.PHONY: fast
+fast: setup
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n auto $(FAST)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='*/claudemesh/kernel/*' --fail-under=100
+
+# Serially: these tests kill, starve and time real processes.
+.PHONY: real
+real: setup
+	$(PYTEST) $(REAL)
+
+# Alone: one process, one JVM.
+.PHONY: spark
+spark: setup
+	$(PYTEST) $(SPARK)

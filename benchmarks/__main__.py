@@ -1,0 +1,26 @@
+"""Measure what is built so far: `make bench`, or `python -m benchmarks [SCALE] [NAME…]`.
+
+Every figure of ours stands beside a floor or a peer of the same run, because the same machine is not the same from
+one minute to the next: compare ratios of one run, never rates of two.
+"""
+
+import platform
+import sys
+
+import apsw
+
+from benchmarks import canonical, engine
+
+SUITES = {"engine": engine.run, "canonical": canonical.run}
+
+
+def main(arguments: list[str]) -> None:
+    scale = float(arguments[0]) if arguments else 1.0
+    print(f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}, {platform.machine()}")
+    for name in arguments[1:] or SUITES:
+        print(f"\n--- {name}")
+        SUITES[name](scale)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

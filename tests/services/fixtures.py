@@ -1,0 +1,29 @@
+"""The servers that tests share: one of each kind for a test process, started when first asked for."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.services.postgres import Installation, Postgres, installations, private_postgres
+from tests.services.redis import Redis, private_redis
+
+
+@pytest.fixture(scope="session", params=installations(), ids=lambda installation: installation.name)
+def postgres_installation(request: pytest.FixtureRequest) -> Installation:
+    """For a test that stops, crashes or fills its server: it starts its own with `private_postgres`."""
+    installation: Installation = request.param
+    return installation
+
+
+@pytest.fixture(scope="session")
+def postgres_server(postgres_installation: Installation) -> Iterator[Postgres]:
+    """To be left running, and its `postgres` database left as it was found."""
+    with private_postgres(postgres_installation) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Redis]:
+    """To be left running; a test uses keys of its own."""
+    with private_redis() as server:
+        yield server
