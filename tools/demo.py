@@ -134,6 +134,11 @@ def show(database: Database, client_message_id: str, body: str) -> None:
         say(f"     {Colour.red}{error.status}{Colour.off} {Colour.dim}{rendered}{Colour.off}")
 
 
+def count_rows(connection: apsw.Connection) -> int:
+    (count,) = connection.execute("SELECT count(*) FROM outbox").fetchall()[0]
+    return int(count)
+
+
 def tell(folder: Path) -> bool:
     path = folder / "outbox.db"
     say(f"{Colour.bold}claudemesh: an acknowledged send is never lost and never doubled{Colour.off}")
@@ -146,9 +151,8 @@ def tell(folder: Path) -> bool:
         )
         lost, doubled = set(acknowledged) - set(found), len(found) - len(set(found))
         say(f"   {len(found)} rows: {len(lost)} acknowledged sends lost, {doubled} doubled")
-        say(
-            f"   {len(set(found) - set(acknowledged))} were committed but not yet answered: their callers will retry"
-        )
+        unheard = len(set(found) - set(acknowledged))
+        say(f"   {unheard} were committed but not yet answered: their callers will retry")
         step(3, "A caller that never heard the answer sends again, under the same id")
         show(database, acknowledged[-1], f"build {int(acknowledged[-1][-5:])} is green")
         step(4, "Somebody uses that id for another message")

@@ -1,0 +1,60 @@
+"""The README is short, true and tested: its tour runs, its links lead somewhere, its demo prints what it says."""
+
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")] if path.name != "CHANGELOG.md")
+
+
+def test_the_tour_prints_what_it_says() -> None:
+    results = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert results.attempted > 8
+    assert results.failed == 0
+
+
+def shape(text: str) -> list[str]:
+    """Leave out what differs from run to run: numbers, hex and the caller's name."""
+    return [re.sub(r"\b[0-9a-f]{16}\b|caller-\d+-\d+|[\d.]+", "N", line) for line in text.strip().splitlines()]
+
+
+def test_the_demo_prints_what_the_readme_shows_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    shown = README.split("<!-- demo -->\n```text\n")[1].split("```")[0]
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "demo.py")],
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert shape(run.stdout) == shape(shown)
+    assert "0 acknowledged sends lost, 0 doubled" in run.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {name for page in PAGES for name in re.findall(r"`make ([a-z]+)", page.read_text(encoding="utf-8"))}
+    assert named
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    records = sorted(path.name for path in folder.glob("0*.md"))
+    assert re.findall(r"\]\((0\d{3}-[^)]+)\)", index) == records
