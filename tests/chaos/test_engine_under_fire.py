@@ -115,6 +115,15 @@ def test_the_first_sync_that_fails_stops_the_process_and_is_never_tried_again(tm
     assert stored <= told.ok | told.unknown
 
 
+def test_a_program_that_ends_by_itself_after_a_failed_sync_does_not_sync_again(tmp_path: Path) -> None:
+    path, log = tmp_path / "f.db", tmp_path / "strace"
+    told = hear(victim(path, 4, 50, "leave", before=under_strace(log, "fdatasync:error=EIO:when=9")))
+    assert told.unknown
+    syncs = [line for line in log.read_text(encoding="utf-8").splitlines() if "sync(" in line]
+    assert "INJECTED" in syncs[-1], "the file was synced once more when the interpreter closed it"
+    check(path, told)
+
+
 def test_a_sync_that_fails_in_a_checkpoint_stops_the_process_too(tmp_path: Path) -> None:
     path, log = tmp_path / "f.db", tmp_path / "strace"
     # Only the file itself and not its WAL: after the migration, on another thread, checkpoints alone sync it.

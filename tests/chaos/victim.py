@@ -1,10 +1,11 @@
 """A process that writes and says what it was told, for tests that hurt it.
 
-    python -m tests.chaos.victim FILE WRITERS WRITES [POINT:COUNT]
+    python -m tests.chaos.victim FILE WRITERS WRITES [POINT:COUNT | leave]
 
 Each writer stores texts one after the other and prints a line after each answer: `ok KEY`, `full KEY` or
 `unknown KEY`. Nothing is printed before the answer, so a line `ok` is an acknowledgement somebody holds. With POINT
-the process kills itself, as `kill -9` would, when it reaches that point for the COUNTth time.
+the process kills itself, as `kill -9` would, when it reaches that point for the COUNTth time; with `leave` it ends
+when its writers do, without closing anything.
 """
 
 import os
@@ -50,16 +51,17 @@ def arm(point: str) -> None:
     points.arm(name, count_down)
 
 
-def main(path: str, writers: str, writes: str, point: str | None = None) -> None:
+def main(path: str, writers: str, writes: str, ending: str = "close") -> None:
     database = Database.open(Path(path), SCHEMA)
-    if point is not None:
-        arm(point)
+    if ":" in ending:
+        arm(ending)
     threads = [threading.Thread(target=write_texts, args=(database, n, int(writes))) for n in range(int(writers))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    database.close()
+    if ending != "leave":
+        database.close()
 
 
 if __name__ == "__main__":

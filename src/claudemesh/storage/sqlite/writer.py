@@ -117,7 +117,10 @@ class Writer:
             return
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-        except apsw.Error as error:  # no member's fault: another process holds the file, or it cannot be written
+        except apsw.Error as error:
+            if is_sync_failure(error) or isinstance(error, apsw.SQLError):  # the latter: one was left open
+                raise
+            # No member's fault: another process holds the file, or there is no room for a lock.
             answer([(job.reply, translate(error)) for job in group])
             return
         try:
@@ -130,6 +133,8 @@ class Writer:
                     self._commit([job])
                 return
             outcomes = [translate(error)]
+        else:
+            points.reach("sqlite.after_commit")
         answer([(job.reply, outcome) for job, outcome in zip(group, outcomes, strict=True)])
 
     def _transact(self, group: list[Job]) -> list[object]:
@@ -142,7 +147,6 @@ class Writer:
             if not is_sync_failure(error) and connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        points.reach("sqlite.after_commit")
         return outcomes
 
     def _give_up(self, group: list[Job], error: BaseException) -> None:
