@@ -17,7 +17,7 @@ import apsw
 from claudemesh.runtime import points
 from claudemesh.storage.migrate import Migration
 from claudemesh.storage.sqlite import Database, Schema
-from claudemesh.storage.sqlite.connection import open_writer
+from claudemesh.storage.sqlite.connection import configure
 
 BODY = b"x" * 1024
 TABLE = "CREATE TABLE message (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, body BLOB NOT NULL) STRICT"
@@ -75,7 +75,8 @@ def measure_engine(folder: Path, *, callers: int, each: int, group_max: int) -> 
 
 def measure_bare_sqlite(folder: Path, *, batches: int, batch: int) -> float:
     """Return rows a second of one connection that does nothing else, with a commit for each batch."""
-    connection = open_writer(folder / "bare.db")
+    connection = apsw.Connection(str(folder / "bare.db"))
+    configure(connection)
     connection.execute(TABLE)
     began = time.perf_counter()
     for number in range(batches):
@@ -123,9 +124,15 @@ def run(scale: float) -> None:
             f"engine, {name:26}           {found.rate:8.0f} writes/s   p99 {found.p99_ms:7.2f} ms"
             f"   {found.commits_per_message:.3f} commits a message"
         )
-    print(f"ratio: grouped / one transaction a request   {grouped.rate / single.rate:8.2f}   (must be >= 3)")
-    print(f"ratio: grouped / bare SQLite at 64           {grouped.rate / bare:8.2f}")
-    print(f"ratio: 1 caller / appends and syncs          {alone.rate * sync_s:8.2f}")
-    print(
-        f"ratio: p99 at 64 callers / one sync          {grouped.p99_ms / (sync_s * 1000):8.1f}   (must be <= 100)"
-    )
+    _say("grouped / one transaction a request", grouped.rate / single.rate, at_least=3)
+    _say("grouped / bare SQLite at 64", grouped.rate / bare)
+    _say("1 caller / appends and syncs", alone.rate * sync_s)
+    _say("p99 at 64 callers / one sync", grouped.p99_ms / (sync_s * 1000), at_most=100)
+
+
+def _say(name: str, ratio: float, *, at_least: float = 0, at_most: float = float("inf")) -> None:
+    """Say whether a bound was met; it fails nothing, since a busy machine is no bug."""
+    bound = f">= {at_least}" if at_least else f"<= {at_most}"
+    verdict = "" if at_least == 0 and at_most == float("inf") else f"   must be {bound}: "
+    met = "met" if at_least <= ratio <= at_most else "MISSED, is the machine idle?"
+    print(f"ratio: {name:37} {ratio:8.2f}{verdict and verdict + met}")

@@ -112,10 +112,17 @@ def step(number: int, text: str) -> None:
 
 
 def kill_in_mid_traffic(path: Path, acknowledgements: int) -> list[str]:
-    process = subprocess.Popen([sys.executable, __file__, "serve", str(path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, __file__, "serve", str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a Ctrl-C is for this process, which then ends the other
+    )
     said = cast("TextIO", process.stdout)
-    lines = [said.readline() for _ in range(acknowledgements)]
-    process.send_signal(signal.SIGKILL)
+    try:
+        lines = [said.readline() for _ in range(acknowledgements)]
+    finally:
+        process.send_signal(signal.SIGKILL)
     lines += said.readlines()  # what it had said before it died
     process.wait()
     whole = [line.split() for line in lines if line.endswith("\n")]
@@ -125,18 +132,20 @@ def kill_in_mid_traffic(path: Path, acknowledgements: int) -> list[str]:
     return [line[0] for line in whole]
 
 
-def show(database: Database, client_message_id: str, body: str) -> None:
-    say(f"   send {client_message_id} {json.dumps(body)}")
+def send(database: Database, client_message_id: str, body: str) -> tuple[str, str]:
+    """Return the answer in a word and as it is shown."""
     try:
-        say(f"     {Colour.green}{database.write_blocking(accept, (client_message_id, body))}{Colour.off}")
+        word = database.write_blocking(accept, (client_message_id, body))
     except MeshError as error:
         rendered = json.dumps(problem.render(error), indent=2).replace("\n", "\n     ")
-        say(f"     {Colour.red}{error.status}{Colour.off} {Colour.dim}{rendered}{Colour.off}")
+        return error.code, f"{Colour.red}{error.status}{Colour.off} {Colour.dim}{rendered}{Colour.off}"
+    return word, f"{Colour.green}{word}{Colour.off}"
 
 
-def count_rows(connection: apsw.Connection) -> int:
-    (count,) = connection.execute("SELECT count(*) FROM outbox").fetchall()[0]
-    return int(count)
+def read_ids(database: Database) -> list[str]:
+    return database.read_blocking(
+        lambda connection: [str(row[0]) for row in connection.execute("SELECT client_message_id FROM outbox")]
+    )
 
 
 def tell(folder: Path) -> bool:
@@ -146,28 +155,36 @@ def tell(folder: Path) -> bool:
     acknowledged = kill_in_mid_traffic(path, 3_000)
     step(2, "The next start opens the file and looks")
     with Database.open(path, SCHEMA) as database:
-        found = database.read_blocking(
-            lambda connection: [row[0] for row in connection.execute("SELECT client_message_id FROM outbox")]
-        )
-        lost, doubled = set(acknowledged) - set(found), len(found) - len(set(found))
-        say(f"   {len(found)} rows: {len(lost)} acknowledged sends lost, {doubled} doubled")
-        unheard = len(set(found) - set(acknowledged))
-        say(f"   {unheard} were committed but not yet answered: their callers will retry")
-        step(3, "A caller that never heard the answer sends again, under the same id")
-        show(database, acknowledged[-1], f"build {int(acknowledged[-1][-5:])} is green")
-        step(4, "Somebody uses that id for another message")
-        show(database, acknowledged[-1], "build 7 is red")
-        count = database.read_blocking(
-            lambda connection: connection.execute("SELECT count(*) FROM outbox").fetchone()
-        )
-    is_kept = not lost and not doubled and count == (len(found),)
+        found = read_ids(database)
+        lost = set(acknowledged) - set(found)
+        say(f"   {len(found)} rows: {len(lost)} acknowledged sends lost")
+        say(f"   {len(set(found) - set(acknowledged))} were committed, but their callers never heard so")
+        step(3, "Every caller sends its last message again, since it cannot know, under the same id")
+        last = sorted({client_message_id[:-6]: client_message_id for client_message_id in sorted(found)}.values())
+        answers = [send(database, again, f"build {int(again[-5:])} is green") for again in last]
+        same = [word for word, _ in answers if word == "queued, nothing written"]
+        doubled = len(read_ids(database)) - len(found)
+        say(f"   {len(same)} of {len(last)} were told: {answers[0][1]}; {doubled} doubled")
+        step(4, "Somebody uses one of those ids for another message")
+        say(f'   send {last[0]} "build 7 is red"')
+        code, shown = send(database, last[0], "build 7 is red")
+        say(f"     {shown}")
+        is_kept = not lost and len(same) == len(last) and code == "idempotency_key_reused"
+        is_kept = is_kept and sorted(read_ids(database)) == sorted(found)
     say(f"\n{Colour.green}Kept.{Colour.off}" if is_kept else f"\n{Colour.red}Broken.{Colour.off}")
     return is_kept
 
 
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["serve"]:
-        serve(sys.argv[2])
-    else:
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["serve"]:
+        serve(arguments[1])
+        return 0
+    try:
         with tempfile.TemporaryDirectory(prefix="claudemesh-demo-") as name:
-            sys.exit(0 if tell(Path(name)) else 1)
+            return 0 if tell(Path(name)) else 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

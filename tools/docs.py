@@ -39,14 +39,10 @@ def _errors() -> Iterator[str]:
         "| code | class | status | retry | meaning |",
         "|---|---|---|---|---|",
     )
-    yield from _error_rows(MeshError, 0)
-
-
-def _error_rows(error: type[MeshError], depth: int) -> Iterator[str]:
-    name = "&nbsp;" * 2 * depth + error.__name__
-    yield f"| `{error.code}` | {name} | {error.status} | {error.retry} | {error.title} |"
-    for child in error.__subclasses__():
-        yield from _error_rows(child, depth + 1)
+    for error in MeshError.family():
+        depth = len(error.__mro__) - len(MeshError.__mro__)
+        name = "&nbsp;" * 2 * depth + error.__name__
+        yield f"| `{error.code}` | {name} | {error.status} | {error.retry} | {error.title} |"
 
 
 def _state_machines() -> Iterator[str]:
@@ -75,8 +71,9 @@ def _state_machines() -> Iterator[str]:
         "| not there | fresh: accepted | fresh: accepted |",
     )
     for state in outbox.OutboxState:
-        cells = [outbox.ADMISSION.rows[state, match] for match in Match]
-        yield f"| {state} | " + " | ".join(f"{ruling.value}: `{word}`" for ruling, word in cells) + " |"
+        verdicts = [outbox.ADMISSION.rows[state, match] for match in Match]
+        cells = [f"{type(verdict).__name__.lower()}: `{verdict.word}`" for verdict in verdicts]
+        yield f"| {state} | {' | '.join(cells)} |"
     yield from (
         "",
         "`busy` is answered 202 with that status, `replay` 200 with the first answer and `duplicate: true`,",

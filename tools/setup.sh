@@ -20,8 +20,11 @@ sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null
 }
 
 find_python() {
-  local candidate
-  for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14}; do
+  local candidate candidates=(python3 python3.13 python3.12 python3.11 python3.14)
+  if [[ -n ${PYTHON:-} ]]; then
+    candidates=("$PYTHON")
+  fi
+  for candidate in "${candidates[@]}"; do
     if identity "$candidate" >/dev/null; then
       echo "$candidate"
       return
@@ -62,14 +65,20 @@ else
   "$base_python" -m venv --clear $venv
 fi
 
+not_fetched() {
+  echo "Set-up stopped, see above. If nothing could be reached: it needs the network, or a mirror of the package index" >&2
+  echo "named in pip's and uv's own settings. What is fetched once is kept in their caches." >&2
+  exit 1
+}
+
 rm -f $stamp
 export UV_PYTHON_DOWNLOADS=never
 uv=("$python" -m uv pip)
-$python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+$python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt || not_fetched
 # Build backends are pinned like the rest (requirements/uv.txt), so nothing is fetched unhashed to build a package.
 case $set_name in
-  dev) "${uv[@]}" sync --python $python --require-hashes --no-build-isolation requirements/dev.txt ;;
-  base) "${uv[@]}" install --python $python --require-hashes --no-build-isolation -r requirements/base.txt ;;
+  dev) "${uv[@]}" sync --python $python --require-hashes --no-build-isolation requirements/dev.txt || not_fetched ;;
+  base) "${uv[@]}" install --python $python --require-hashes --no-build-isolation -r requirements/base.txt || not_fetched ;;
   *) echo "tools/setup.sh: dev or base, not $set_name" >&2 && exit 2 ;;
 esac
 "${uv[@]}" install --python $python --no-deps --no-build-isolation --editable .

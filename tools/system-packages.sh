@@ -14,7 +14,7 @@ java_is_new_enough() { # Spark 4 needs 17
 has_chromium() { has chromium || has chromium-browser || has google-chrome || playwright_has_chromium; }
 
 playwright_has_chromium() {
-  compgen -G "${PLAYWRIGHT_BROWSERS_PATH:-$HOME/.cache/ms-playwright}/chromium-*" >/dev/null
+  compgen -G "${PLAYWRIGHT_BROWSERS_PATH:-${HOME:-}/.cache/ms-playwright}/chromium-*" >/dev/null
 }
 
 is_ubuntu() { grep --quiet '^ID=ubuntu' /etc/os-release 2>/dev/null; }

@@ -1,4 +1,4 @@
-"""Print the table of requirements: id, state, how many tests name it, sentence.
+"""Print the table of requirements: id, state, how many tests name the id, sentence.
 
 Run from the root of the repository: `python tools/trace.py [--json]`.
 """
@@ -38,8 +38,9 @@ def main() -> None:
         ]
         print(json.dumps({"requirements": rows, "totals": totals}, indent=2))
         return
+    print("id   state    tests  sentence (tests = how many name the id)")
     for row in REQUIREMENTS:
-        print(f"{row.id:<4} {row.state:<8} {tests[row.id]:>3}  {row.sentence}")
+        print(f"{row.id:<4} {row.state:<8} {tests[row.id]:>5}  {row.sentence}")
     print(", ".join(f"{count} {state}" for state, count in totals.items()))
 
 

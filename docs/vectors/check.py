@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Check an implementation of claudemesh's canonical JSON and fingerprints against the published vectors.
 
-    python docs/vectors/check.py               checks the implementation in this file
-    python docs/vectors/check.py -- COMMAND …  checks yours
+    python3 docs/vectors/check.py               checks the implementation in this file
+    python3 docs/vectors/check.py -- COMMAND …  checks yours
 
 Yours reads one JSON object a line from standard input and answers each with one line on standard output, flushed:
 
@@ -12,7 +12,8 @@ Yours reads one JSON object a line from standard input and answers each with one
                                                 the fingerprint in hex
 
 or with the word `refused` where the input has no form. TEXT is to be parsed by your own JSON parser: what it does
-to numbers is part of the test. An integer (no fraction, no exponent) beyond 2^53-1 is refused, not rounded.
+to numbers is part of the test. An integer (no fraction, no exponent) beyond 2^53-1 is refused, not rounded; so is
+a value with more than 128 arrays and objects inside each other.
 
 This file needs only Python and shares no code with claudemesh, so that one mistake is not made twice.
 """
@@ -28,6 +29,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PROFILES = ("canonical", "send", "http_request")
 REFUSED = "refused"
+NESTING_MAX = 128
 
 
 class Refused(Exception):
@@ -38,10 +40,13 @@ class Refused(Exception):
 
 
 def canonicalize(value: object) -> bytes:
-    return "".join(pieces(value)).encode()
+    return "".join(pieces(value, NESTING_MAX)).encode()
 
 
-def pieces(value: object) -> Iterator[str]:
+def pieces(value: object, room: int) -> Iterator[str]:
+    """Yield the form's pieces; `room` is how many arrays and objects may still be inside each other."""
+    if isinstance(value, (list, dict)) and not room:
+        raise Refused
     if value is None:
         yield "null"
     elif value is True:
@@ -59,14 +64,14 @@ def pieces(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for place, element in enumerate(value):
             yield "," if place else "["
-            yield from pieces(element)
+            yield from pieces(element, room - 1)
         yield "]" if value else "[]"
     elif isinstance(value, dict):
         for place, name in enumerate(sorted(value, key=utf16)):
             yield "," if place else "{"
             yield quoted(name)
             yield ":"
-            yield from pieces(value[name])
+            yield from pieces(value[name], room - 1)
         yield "}" if value else "{}"
     else:
         raise Refused
@@ -235,7 +240,12 @@ def main(arguments: list[str]) -> int:
     if arguments[0] != "--" or not arguments[1:]:
         print(__doc__)
         return 2
-    with subprocess.Popen(arguments[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    try:
+        process = subprocess.Popen(arguments[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    except OSError as error:
+        print(f"cannot start {arguments[1]}: {error.strerror}")
+        return 2
+    with process:
 
         def ask(question: dict[str, str]) -> str:
             try:

@@ -31,8 +31,5 @@ def test_a_stale_page_is_reported_and_then_mended(
 @pytest.mark.req("F7")
 def test_every_code_has_its_row_in_the_reference() -> None:
     page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
-
-    def codes(error: type[MeshError]) -> set[str]:
-        return {error.code}.union(*(codes(child) for child in error.__subclasses__()))
-
-    assert {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")} == codes(MeshError)
+    listed = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert listed == [error.code for error in MeshError.family()]

@@ -14,15 +14,15 @@ from tests.requirements import REQUIREMENTS, Fault, Requirement, State
 
 # The ids of the contract in its order: a row that is lost or slipped in by mistake shows.
 SECTIONS = {
-    "SPEC 1": "F1 F2 F2a F3 F4 F5 F6 F7 F8",
-    "SPEC 2": "D1 D2 D3 D4 D5 D6 D7 D8 D9 D10 D11 D12 D13 D14 D15 D16 D17 D18 D19",
-    "SPEC 3": "N1 N2 N3 N4",
-    "SPEC 4": "B0 B1 B2 B3 B4 B5 B6 B7 B8 Q1 Q2 Q3 Q4 Q5 Q6 Q7 Q8",
-    "SPEC 5": "P1 P2 P3 P4 P5 P6 P7 P8 P9 P10 P11 P12 P13",
-    "SPEC 6": "L1 L2 L3 L4 L5 L6 L7 L8 L9 L10",
-    "SPEC 7": "R1 R2 R3 R4 R5 R6 R7 R8 R9 R10",
-    "SPEC 8": "S1 S2 S3 S4 S5 S6",
-    "SPEC 9": "I1 I2 I3 I4 H1 C1 C2 C3 C4 C5 C6 C7 C8 O1 O2 T1",
+    "contract 1": "F1 F2 F2a F3 F4 F5 F6 F7 F8",
+    "contract 2": "D1 D2 D3 D4 D5 D6 D7 D8 D9 D10 D11 D12 D13 D14 D15 D16 D17 D18 D19",
+    "contract 3": "N1 N2 N3 N4",
+    "contract 4": "B0 B1 B2 B3 B4 B5 B6 B7 B8 Q1 Q2 Q3 Q4 Q5 Q6 Q7 Q8",
+    "contract 5": "P1 P2 P3 P4 P5 P6 P7 P8 P9 P10 P11 P12 P13",
+    "contract 6": "L1 L2 L3 L4 L5 L6 L7 L8 L9 L10",
+    "contract 7": "R1 R2 R3 R4 R5 R6 R7 R8 R9 R10",
+    "contract 8": "S1 S2 S3 S4 S5 S6",
+    "contract 9": "I1 I2 I3 I4 H1 C1 C2 C3 C4 C5 C6 C7 C8 O1 O2 T1",
 }
 CONTRACT = {id_: section for section, ids in SECTIONS.items() for id_ in ids.split()}
 
@@ -86,9 +86,9 @@ def test_the_table_and_the_tests_agree() -> None:
 # --- the rules, each shown to be able to fail ---------------------------------------------------------
 
 FAULT = Fault("The next id is the last one.", "runtime/ids.py", "+ 1", "+ 0", "tests/a.py::test_ids_rise")
-PROVEN = Requirement("F4", "Ids rise.", "SPEC 1", "proven", (FAULT,))
-PLANNED = Requirement("F5", "Retries are spread.", "SPEC 1", "planned")
-LATER = Requirement("I1", "Bodies are sealed.", "SPEC 9", "later")
+PROVEN = Requirement("F4", "Ids rise.", "contract 1", "proven", (FAULT,))
+PLANNED = Requirement("F5", "Retries are spread.", "contract 1", "planned")
+LATER = Requirement("I1", "Bodies are sealed.", "contract 9", "later")
 TESTS = {"tests/a.py::test_ids_rise": ["F4"], "tests/a.py::test_other": []}
 
 
@@ -102,14 +102,14 @@ def test_an_id_with_two_rows_is_reported() -> None:
 
 
 def test_rows_out_of_order_are_reported() -> None:
-    ten, nine = (replace(PLANNED, id=id_, source="SPEC 2") for id_ in ("D10", "D9"))
+    ten, nine = (replace(PLANNED, id=id_, source="contract 2") for id_ in ("D10", "D9"))
     assert problems([nine, ten], {}) == []
     assert problems([ten, nine], {}) == ["the rows are not in the contract's order: D10 D9"]
 
 
 def test_a_row_that_its_source_does_not_have_is_reported() -> None:
-    assert problems([replace(PLANNED, id="F99")], {}) == ["F99: not an id of SPEC 1"]
-    assert problems([replace(PLANNED, source="SPEC 9")], {}) == ["F5: not an id of SPEC 9"]
+    assert problems([replace(PLANNED, id="F99")], {}) == ["F99: not an id of contract 1"]
+    assert problems([replace(PLANNED, source="contract 9")], {}) == ["F5: not an id of contract 9"]
 
 
 @pytest.mark.parametrize("sentence", ["", "  ", "x" * 111, "two\nlines"])

@@ -75,6 +75,10 @@ def test_the_checker_agrees_with_every_vector_without_claudemesh() -> None:
     assert run.stdout.endswith("vectors agree\n")
 
 
+def test_the_readme_tells_what_the_checker_prints() -> None:
+    assert f"check.py\n{run_checker().stdout}$" in (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
 def command_of(tmp_path: Path, source: str) -> list[str]:
     script = tmp_path / "other.py"
     script.write_text(source, encoding="utf-8")
@@ -111,3 +115,11 @@ def test_the_checker_explains_itself_when_called_wrongly() -> None:
     run = run_checker("please")
     assert run.returncode == 2
     assert "COMMAND" in run.stdout
+
+
+@pytest.mark.parametrize("program", ["./missing", str(FOLDER)], ids=["missing", "not a program"])
+def test_the_checker_says_which_program_it_cannot_start(program: str) -> None:
+    run = run_checker("--", program)
+    assert run.returncode == 2
+    assert run.stdout.startswith(f"cannot start {program}: ")
+    assert run.stderr == ""

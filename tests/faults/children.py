@@ -20,7 +20,7 @@ def run_pytest(
     The output goes to a file rather than a pipe: a process that a broken test leaves behind would hold a
     pipe open. A run over its limit ends with everything it started, and raises `TimeoutExpired`.
     """
-    inherited = os.environ  # noqa: TID251 - a child's environment, not a setting
+    inherited = os.environ
     environment = {name: value for name, value in inherited.items() if not name.startswith(_LEAKS)}
     path = [*map(str, (*paths, ROOT)), *filter(None, [inherited.get("PYTHONPATH")])]
     environment |= {

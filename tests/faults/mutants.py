@@ -10,90 +10,120 @@ _ENGINE = "tests/contract/engine"
 _FILE = "tests/unit/storage/test_sqlite_file.py"
 
 MUTANTS: tuple[Fault, ...] = (
+    # --- the sync guard --------------------------------------------------------------------------
     Fault(
-        what="A sync that fails is taken for any other error, and the group is run again.",
-        file="storage/sqlite/errors.py",
-        old='getattr(error, "extendedresult", 0) in _SYNC_FAILURES',
-        new="False",
+        what="Nobody listens to SQLite's log, so a sync that fails is an error like any other.",
+        file="storage/sqlite/sync_guard.py",
+        old="    if code in _SYNC_FAILURES:\n",
+        new="    if code in _SYNC_FAILURES and not message:\n",
         test=f"{_FIRE}::test_the_first_sync_that_fails_stops_the_process_and_is_never_tried_again",
     ),
     Fault(
-        what="A checkpoint swallows the sync that failed.",
-        file="storage/sqlite/writer.py",
-        old="            if is_sync_failure(error):\n                raise\n\n\ndef",
-        new="            del error\n\n\ndef",
-        test=f"{_FIRE}::test_a_sync_that_fails_in_a_checkpoint_stops_the_process_too",
+        what="The guard is set up only after the file was opened and migrated.",
+        file="storage/sqlite/database.py",
+        old="        sync_guard.install()\n",
+        new="",
+        test=f"{_FIRE}::test_a_sync_that_fails_while_the_file_is_made_or_closed_stops_the_process",
     ),
+    Fault(
+        what="Nobody who waits is told when the process ends.",
+        file="storage/sqlite/writer.py",
+        old="        sync_guard.watch(self._answer_unknown)\n",
+        new="",
+        test=f"{_FIRE}::test_the_first_sync_that_fails_stops_the_process_and_is_never_tried_again",
+    ),
+    Fault(
+        what="Those still in the queue are forgotten when the process ends.",
+        file="storage/sqlite/writer.py",
+        old="                waiting += [] if job is None else [job]\n",
+        new="                del job\n",
+        test=f"{_FIRE}::test_the_first_sync_that_fails_stops_the_process_and_is_never_tried_again",
+    ),
+    Fault(
+        what="The directory is left to SQLite, which does not look whether its sync failed.",
+        file="storage/sqlite/sync_guard.py",
+        old="        if error.errno != errno.EINVAL:",
+        new="        if error.errno == errno.EINVAL:",
+        test=f"{_FIRE}::test_a_directory_that_cannot_be_synced_stops_the_process",
+    ),
+    Fault(
+        what="The end waits until it could say why.",
+        file="runtime/halt.py",
+        old="        threading.Thread(target=_say, args=(reason,), daemon=True).start()\n",
+        new="        _say(reason)\n",
+        test=f"{_FIRE}::test_a_standard_error_that_cannot_be_written_does_not_keep_the_process_alive",
+    ),
+    Fault(
+        what="A main thread that ends first decides the exit code.",
+        file="runtime/halt.py",
+        old="        atexit.register(os._exit, EXIT_STORE_FAILED)\n",
+        new="",
+        test=f"{_FIRE}::test_a_program_that_ends_by_itself_after_a_failed_sync_ends_as_we_say",
+    ),
+    # --- the writer ------------------------------------------------------------------------------
     Fault(
         what="Callers are answered before the commit.",
         file="storage/sqlite/writer.py",
-        old='            points.reach("sqlite.before_commit")\n',
+        old="        calls = [(job.operation, item) for job in group for item in job.items]\n",
         new=(
-            "            answer([(job.reply, outcome) for job, outcome in zip(group, outcomes, strict=True)])\n"
-            '            points.reach("sqlite.before_commit")\n'
+            "        answer([(job.reply, job.items[0][1]) for job in group])\n"
+            "        calls = [(job.operation, item) for job in group for item in job.items]\n"
         ),
         test=f"{_FIRE}::test_a_kill_around_the_commit_loses_nothing_that_was_answered",
     ),
     Fault(
-        what="A commit that failed for want of room is answered as if it had succeeded.",
+        what="A refusal is answered before the commit that it rests on.",
         file="storage/sqlite/writer.py",
-        old="            outcomes = [translate(error)]\n",
-        new="            outcomes = [None]\n",
+        old="                points.reach(BEFORE_COMMIT)\n",
+        new=(
+            "                for job, outcome in zip(self._group, outcomes, strict=False):\n"
+            "                    if isinstance(outcome, MeshError):\n"
+            "                        answer([(job.reply, outcome)])\n"
+            "                points.reach(BEFORE_COMMIT)\n"
+        ),
+        test=f"{_ENGINE}/test_sqlite_engine.py::test_nobody_is_answered_before_the_commit_not_even_with_a_refusal",
+    ),
+    Fault(
+        what="A write that found no room is answered as if it had succeeded.",
+        file="storage/sqlite/writer.py",
+        old="                return [translate(error)]\n            return [outcome",
+        new="                return [None]\n            return [outcome",
         test=f"{_FIRE}::test_a_full_disk_is_told_loses_nothing_and_is_left_behind_without_a_restart",
     ),
     Fault(
-        what="A weaker sync is asked for, and nobody looks whether it took.",
-        file="storage/sqlite/connection.py",
-        old='"synchronous": ("full", 2)',
-        new='"synchronous": ("normal", 1)',
-        test=f"{_FILE}::test_every_connection_syncs_fully_and_none_but_the_writer_checkpoints",
-    ),
-    Fault(
-        what="What was set is not read back.",
-        file="storage/sqlite/connection.py",
-        old="        if found != expected:\n",
-        new="        if False and found != expected:\n",
-        test=f"{_FILE}::test_a_setting_that_did_not_take_refuses_to_start",
+        what="A checkpoint that finds no room ends the process.",
+        file="storage/sqlite/writer.py",
+        old="        with suppress(apsw.Error):\n            self._connection.wal_checkpoint",
+        new="        with suppress(queue.Empty):\n            self._connection.wal_checkpoint",
+        test=f"{_FIRE}::test_a_disk_that_is_full_for_checkpoints_alone_stops_nobody",
     ),
     Fault(
         what="A group that broke is given up as a whole instead of being run one by one.",
         file="storage/sqlite/writer.py",
-        old=(
-            "            if len(group) > 1:\n"
-            "                for job in group:\n"
-            "                    self._commit([job])\n"
-            "                return\n            outcomes = [translate(error)]\n"
-        ),
-        new="            outcomes = [translate(error)] * len(group)\n",
-        test=f"{_ENGINE}/test_engine_contract.py::test_one_that_breaks_takes_none_of_its_neighbours_with_it",
-    ),
-    Fault(
-        what="A member that broke is passed over, and what it wrote is committed with its neighbours.",
-        file="storage/sqlite/writer.py",
-        old='                connection.execute("ROLLBACK")\n            raise\n        points',
-        new='                connection.execute("COMMIT")\n            raise\n        points',
+        old="            return [outcome for call in calls for outcome in self._settle([call])]\n",
+        new="            return [translate(error) for _ in calls]\n",
         test=f"{_ENGINE}/test_engine_contract.py::test_one_that_breaks_takes_none_of_its_neighbours_with_it",
     ),
     Fault(
         what="Every job has a commit of its own.",
         file="storage/sqlite/writer.py",
-        old="            if len(group) == self._group_max:\n",
-        new="            if len(group) == 1:\n",
+        old="            if items >= self._group_max:\n",
+        new="            if items >= 1:\n",
         test=f"{_ENGINE}/test_sqlite_engine.py::test_accepts_claims_and_settles_that_wait_share_one_commit",
+    ),
+    Fault(
+        what="A group takes one item more than its limit.",
+        file="storage/sqlite/writer.py",
+        old="            if items >= self._group_max:\n",
+        new="            if items > self._group_max:\n",
+        test=f"{_ENGINE}/test_sqlite_engine.py::test_a_group_never_holds_more_items_than_its_limit",
     ),
     Fault(
         what="Members of a group are sorted by operation, which loses their order.",
         file="storage/sqlite/writer.py",
-        old="groupby(group, key=lambda job: job.operation)",
-        new="groupby(sorted(group, key=lambda job: job.operation.__name__), key=lambda job: job.operation)",
+        old="groupby(calls, key=itemgetter(0))",
+        new="groupby(sorted(calls, key=lambda call: call[0].__name__), key=itemgetter(0))",
         test=f"{_ENGINE}/test_engine_contract.py::test_different_operations_of_one_group_see_each_other_in_order",
-    ),
-    Fault(
-        what="A reader takes no transaction, and so sees a moment that changes.",
-        file="storage/sqlite/readers.py",
-        old='            connection.execute("BEGIN")\n',
-        new="",
-        test=f"{_ENGINE}/test_sqlite_engine.py::test_a_query_sees_one_moment_however_long_it_takes",
     ),
     Fault(
         what="Closing drops what waits.",
@@ -110,19 +140,122 @@ MUTANTS: tuple[Fault, ...] = (
         test=f"{_ENGINE}/test_sqlite_engine.py::test_the_wal_does_not_grow_without_bound",
     ),
     Fault(
-        what="A migration that fails half-way is kept.",
+        what="While readers overlap the WAL is never begun anew.",
+        file="storage/sqlite/writer.py",
+        old="            elif self._wal_pages >= self._restart_at_pages:\n",
+        new="            elif self._wal_pages >= self._restart_at_pages * 10_000:\n",
+        test=f"{_ENGINE}/test_sqlite_engine.py::test_the_wal_does_not_grow_without_bound_while_readers_overlap",
+    ),
+    Fault(
+        what="An answer that cannot be delivered takes the others of its loop with it.",
+        file="storage/sqlite/replies.py",
+        old="isinstance(error, Exception) and not isinstance(error, StopIteration)",
+        new="isinstance(error, Exception)",
+        test=f"{_ENGINE}/test_sqlite_engine.py::"
+        "test_whatever_an_operation_raises_reaches_its_caller_and_stops_nobody",
+    ),
+    # --- transactions, connections, files --------------------------------------------------------
+    Fault(
+        what="A member that broke is passed over, and what it wrote is committed with its neighbours.",
+        file="storage/sqlite/transactions.py",
+        old='                self._connection.execute("ROLLBACK")\n',
+        new='                self._may_commit = True\n                self._connection.execute("COMMIT")\n',
+        test=f"{_ENGINE}/test_engine_contract.py::test_one_that_breaks_takes_none_of_its_neighbours_with_it",
+    ),
+    Fault(
+        what="The lock is taken only when the first write comes.",
+        file="storage/sqlite/transactions.py",
+        old='"BEGIN IMMEDIATE"',
+        new='"BEGIN"',
+        test=f"{_ENGINE}/test_sqlite_engine.py::test_the_file_is_locked_before_an_operation_looks",
+    ),
+    Fault(
+        what="Whatever is inside may commit.",
+        file="storage/sqlite/transactions.py",
+        old="        return not self._may_commit\n",
+        new="        return False\n",
+        test=f"{_ENGINE}/test_sqlite_engine.py::"
+        "test_an_operation_that_breaks_the_rules_is_found_out_and_leaves_nothing",
+    ),
+    Fault(
+        what="A rollback inside goes unnoticed.",
+        file="storage/sqlite/transactions.py",
+        old="        self._was_rolled_back = True\n",
+        new="        self._was_rolled_back = False\n",
+        test=f"{_ENGINE}/test_sqlite_engine.py::"
+        "test_an_operation_that_breaks_the_rules_is_found_out_and_leaves_nothing",
+    ),
+    Fault(
+        what="A reader takes no transaction, and so sees a moment that changes.",
+        file="storage/sqlite/readers.py",
+        old='    connection.execute("BEGIN")\n',
+        new="",
+        test=f"{_ENGINE}/test_sqlite_engine.py::test_a_query_sees_one_moment_however_long_it_takes",
+    ),
+    Fault(
+        what="A weaker sync is asked for, and nobody looks whether it took.",
+        file="storage/sqlite/connection.py",
+        old='"synchronous": ("full", 2)',
+        new='"synchronous": ("normal", 1)',
+        test=f"{_FILE}::test_every_connection_syncs_fully_and_none_but_the_writer_checkpoints",
+    ),
+    Fault(
+        what="What was set is not read back.",
+        file="storage/sqlite/connection.py",
+        old="        if found != expected:\n",
+        new="        if found is None:\n",
+        test=f"{_FILE}::test_a_setting_that_did_not_take_refuses_to_start",
+    ),
+    Fault(
+        what="Programs that start at once are left to SQLite, which does not wait on the change to WAL.",
+        file="storage/sqlite/file.py",
+        old="        fcntl.flock(descriptor, fcntl.LOCK_EX)\n",
+        new="        fcntl.flock(descriptor, fcntl.LOCK_UN)\n",
+        test=f"{_FILE}::test_programs_that_start_at_once_migrate_once",
+    ),
+    Fault(
+        what="A WAL whose file is gone is overwritten.",
+        file="storage/sqlite/file.py",
+        old="    if _size(path) == 0 and _size(wal) > 0:\n",
+        new="    if _size(path) < 0 and _size(wal) > 0:\n",
+        test=f"{_FILE}::test_a_file_that_is_gone_from_beside_its_wal_is_refused_and_the_wal_is_kept",
+    ),
+    Fault(
+        what="A foreign file is converted before anybody looks whose it is.",
+        file="storage/sqlite/database.py",
+        old="                check_owner(connection, schema)  # before",
+        new="                # before",
+        test=f"{_FILE}::test_a_file_of_another_program_is_refused_and_not_touched",
+    ),
+    Fault(
+        what="Tables are rebuilt with foreign keys on, which deletes the rows that refer to them.",
         file="storage/sqlite/schema.py",
-        old='            connection.execute("ROLLBACK")\n',
-        new='            connection.execute("COMMIT")\n',
-        test=f"{_FILE}::test_a_migration_that_fails_leaves_the_file_as_it_was",
+        old='    connection.pragma("foreign_keys", 0)\n',
+        new='    connection.pragma("foreign_keys", 1)\n',
+        test=f"{_FILE}::test_rebuilding_a_table_keeps_the_rows_that_refer_to_it",
+    ),
+    Fault(
+        what="Rows that refer to nothing are left behind.",
+        file="storage/sqlite/schema.py",
+        old="    if broken:\n",
+        new="    if len(broken) > 1_000:\n",
+        test=f"{_FILE}::test_a_migration_that_leaves_rows_without_their_parent_is_refused",
+    ),
+    Fault(
+        what="A migration stops at the first statement that returns a row.",
+        file="storage/sqlite/schema.py",
+        old="migration.sql).fetchall()",
+        new="migration.sql)",
+        test=f"{_FILE}::test_a_migration_runs_to_its_end_also_behind_a_statement_that_returns_rows",
     ),
     Fault(
         what="A file of a newer program is opened all the same.",
         file="storage/migrate.py",
-        old="    if version > len(migrations):\n",
-        new="    if version > len(migrations) + 1_000:\n",
+        old="    if not 0 <= version <= len(migrations):",
+        new="    if version < 0:",
         test=f"{_ENGINE}/test_engine_contract.py::test_a_file_of_a_newer_program_is_refused_and_left_alone",
     ),
+    # --- the kernel and the wire -----------------------------------------------------------------
     Fault(
         what="A zombie with an old token may still write.",
         file="kernel/lease.py",
@@ -140,12 +273,12 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A retry of a dead id is told that it is queued.",
         file="kernel/outbox.py",
-        old='(_S.DEAD, _SAME): (Ruling.CONFLICT, "outbox_dead_fingerprint_match")',
-        new='(_S.DEAD, _SAME): (Ruling.BUSY, "queued")',
+        old='(_S.DEAD, _SAME): Conflict("outbox_dead_fingerprint_match")',
+        new='(_S.DEAD, _SAME): Busy("queued")',
         test="tests/unit/kernel/test_outbox.py::test_an_id_that_stands_is_judged_by_the_accept_table",
     ),
     Fault(
-        what="A conflict is given up as dead because 429 is a 4xx.",
+        what="A row that met the rate limit is given up, because 429 is a 4xx.",
         file="kernel/outbox.py",
         old="frozenset({408, 425, 429})",
         new="frozenset({408, 425})",
@@ -159,10 +292,59 @@ MUTANTS: tuple[Fault, ...] = (
         test="tests/unit/kernel/test_retention.py::test_a_row_is_given_up_a_margin_before_its_id_is_forgotten",
     ),
     Fault(
-        what="An error of an extra's name replaces the contract's member.",
+        what="Two threads may step from the same id.",
+        file="runtime/ids.py",
+        old="        with self._lock:\n",
+        new="        with threading.Lock():\n",
+        test="tests/unit/runtime/test_ids.py::test_two_threads_never_step_from_the_same_id",
+    ),
+    Fault(
+        what="An extra replaces a member that the contract fixes.",
         file="wire/problem.py",
         old="return {**error.extras, **problem}",
         new="return {**problem, **error.extras}",
         test="tests/unit/wire/test_problem.py::test_an_extra_cannot_replace_what_the_contract_says",
+    ),
+    Fault(
+        what="What a newer server says of a retry is not believed.",
+        file="wire/problem.py",
+        old='retry if isinstance(retry, str) else ""',
+        new='""',
+        test="tests/unit/wire/test_problem.py::test_an_answer_of_an_unknown_server_is_judged_by_its_status",
+    ),
+    Fault(
+        what="A clock that steps back takes the next ULID back with it.",
+        file="kernel/ids.py",
+        old="if fresh >> ULID_RANDOM_BITS > state.last >> ULID_RANDOM_BITS:",
+        new="if fresh != state.last:",
+        test="tests/unit/runtime/test_ids.py::test_ids_grow_when_the_clock_steps_back_an_hour",
+    ),
+    Fault(
+        what="Each call begins anew instead of from the last id given.",
+        file="runtime/ids.py",
+        old="next_ulid(self._state,",
+        new="next_ulid(UlidState(),",
+        test="tests/unit/runtime/test_ids.py::test_ids_grow_when_the_clock_steps_back_an_hour",
+    ),
+    Fault(
+        what="Everybody who was told the same Retry-After returns at the same instant.",
+        file="kernel/retry.py",
+        old="return max(retry_after_ms or 0, 0) + int(ceiling_ms * jitter)",
+        new="return retry_after_ms if retry_after_ms else int(ceiling_ms * jitter)",
+        test="tests/unit/kernel/test_retry.py::test_a_retry_after_is_waited_out_and_the_jitter_comes_on_top",
+    ),
+    Fault(
+        what="Half of the wait is fixed, so that clients come back closer together.",
+        file="kernel/retry.py",
+        old="int(ceiling_ms * jitter)",
+        new="int(ceiling_ms * (1 + jitter) / 2)",
+        test="tests/unit/kernel/test_retry.py::test_the_wait_is_spread_over_the_whole_range_below_the_ceiling",
+    ),
+    Fault(
+        what="The cap is forgotten.",
+        file="kernel/retry.py",
+        old="min(BACKOFF_CAP_MS, BACKOFF_BASE_MS << min(attempts - 1, _DOUBLINGS_MAX))",
+        new="BACKOFF_BASE_MS << min(attempts - 1, _DOUBLINGS_MAX)",
+        test="tests/unit/kernel/test_retry.py::test_the_ceiling_doubles_from_half_a_second_to_a_minute",
     ),
 )

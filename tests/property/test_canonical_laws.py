@@ -7,7 +7,7 @@ import struct
 
 import pytest
 import rfc8785
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from claudemesh.kernel.canonical import INTEGER_MAX, canonicalize
@@ -32,23 +32,26 @@ VALUES = st.recursive(
 
 
 @pytest.mark.req("F2")
-@pytest.mark.parametrize("share", range(4))  # 20,000 values in all, shared among workers
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("share", range(8))  # 20,000 values in all, shared among workers
 def test_the_form_is_the_one_of_the_oracles(share: int) -> None:
-    @settings(max_examples=5_000, deadline=None, database=None)
+    # Without a seed of its own each share would draw the same values under --hypothesis-seed, and where CI is set.
+    # The dice are pytest-randomly's: other values every time, the same again with the seed that it prints.
+    @seed(f"{random.getrandbits(64)} {share}")
+    @settings(max_examples=2_500, deadline=None, database=None)
     @given(VALUES)
     def compare(value: object) -> None:
         form = canonicalize(value)
         assert form == rfc8785.dumps(value)
         assert form == check.canonicalize(value)
 
-    compare.hypothesis.inner_test.__name__ += str(share)
     compare()
 
 
 @pytest.mark.req("F2")
-def test_a_hundred_thousand_random_doubles_are_written_as_the_oracle_does(effort: int) -> None:
+def test_a_hundred_thousand_random_doubles_are_written_as_the_oracle_does() -> None:
     dice = random.Random(8785)  # noqa: S311  a fixed seed: the same doubles every time
-    for _ in range(100_000 * effort):
+    for _ in range(100_000):
         (number,) = struct.unpack(">d", dice.randbytes(8))
         if math.isfinite(number):
             form = canonicalize(number)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tests.services.server import throwaway_directory
+from tests.services.server import BOUND_S, throwaway_directory
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +26,13 @@ def spark() -> Iterator[SparkSession]:
         )
         yield session
         session.stop()
+        end_jvm()
+
+
+def end_jvm() -> None:
+    """Wait until it is gone: `stop` leaves it running, and pyspark only lets it notice that Python ended."""
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None  # whoever wants a session after this starts a JVM anew
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the sign to end
+    gateway.proc.wait(BOUND_S)

@@ -9,13 +9,14 @@ A store answers one question, atomically: is the key free, or what stands there?
     Conflict   the id is taken; `word` says by what and in which state
 
 The tables are constants beside the states they speak of (`outbox.ADMISSION` is the daemon's). Building one checks
-that it is total, so that a state somebody adds and forgets fails at import.
+that it is total, so that a state somebody adds and forgets fails at import. What else stands in the row (the ids of
+the first answer, the reason of a death) the caller takes from the row itself.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Generic, TypeVar, assert_never
+from typing import Generic, TypeVar
 
 from claudemesh.kernel.fingerprint import Fingerprint
 
@@ -26,12 +27,6 @@ State_co = TypeVar("State_co", bound=StrEnum, covariant=True)
 class Match(Enum):
     SAME = "same"
     OTHER = "other"
-
-
-class Ruling(Enum):
-    BUSY = "busy"
-    REPLAY = "replay"
-    CONFLICT = "conflict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +63,16 @@ FRESH = Fresh()
 
 
 class AdmissionTable(Generic[State]):
-    """(state, match) -> ruling and its word, for every state and both matches."""
+    """(state, match) -> verdict, for every state and both matches."""
 
-    def __init__(self, states: type[State], rows: Mapping[tuple[State, Match], tuple[Ruling, str]]) -> None:
+    def __init__(self, states: type[State], rows: Mapping[tuple[State, Match], Busy | Replay | Conflict]) -> None:
         missing = [f"{state}/{match.value}" for state in states for match in Match if (state, match) not in rows]
         if missing:
             raise ValueError(f"the admission table of {states.__name__} has no row for {', '.join(missing)}")
         self.rows = dict(rows)
-        self._verdicts = {key: _verdict(ruling, word) for key, (ruling, word) in rows.items()}
 
     def judge(self, standing: Standing[State] | None, presented: Fingerprint) -> Verdict:
         if standing is None:
             return FRESH
         match = Match.SAME if standing.fingerprint == presented else Match.OTHER
-        return self._verdicts[standing.state, match]
-
-
-def _verdict(ruling: Ruling, word: str) -> Busy | Replay | Conflict:
-    match ruling:
-        case Ruling.BUSY:
-            return Busy(word)
-        case Ruling.REPLAY:
-            return Replay(word)
-        case Ruling.CONFLICT:
-            return Conflict(word)
-        case _:
-            assert_never(ruling)
+        return self.rows[standing.state, match]

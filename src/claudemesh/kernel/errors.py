@@ -23,7 +23,7 @@ MeshError
 │   └── DeadlineExceeded
 ├── IntegrityError            an invariant spoke: never retried, always loud
 │   └── StoreCorrupt
-└── ConfigError               refuses to start, with every reason at once
+└── ConfigError               refuses to start, with the reason
     ├── SchemaTooNew
     └── MaxAgeAboveWindow
 
@@ -37,6 +37,7 @@ HTTP that costs no import of HTTP) and `retry`, which tells a caller what a seco
 An instance adds `detail` and `extras`, named values that every rendering carries along.
 """
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 Retry = Literal["no", "same_id", "after"]
@@ -53,6 +54,13 @@ class MeshError(Exception):
         super().__init__(detail or self.title)
         self.detail = detail
         self.extras = extras
+
+    @classmethod
+    def family(cls) -> Iterator[type["MeshError"]]:
+        """Yield this class and every one below it, each before its children."""
+        yield cls
+        for child in cls.__subclasses__():
+            yield from child.family()
 
 
 # --- the caller can mend it ------------------------------------------------------------------------

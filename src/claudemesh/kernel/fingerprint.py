@@ -13,7 +13,7 @@ other implementations, with a checker that shares no code with this file.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Final, NewType
@@ -58,7 +58,7 @@ class SendRequest:
     reply_to: str = ""
     priority: Priority = Priority.NEXT
     meta: dict[str, Json] | None = None
-    mentions: Sequence[str] = field(default=())
+    mentions: Sequence[str] = ()
 
 
 def fingerprint_send(request: SendRequest) -> Fingerprint:
@@ -88,6 +88,8 @@ def fold_mentions(meta: dict[str, Json] | None, mentions: Sequence[str]) -> dict
     """Put the mentions, sorted by code point, into `meta.mentions`, so that they count in the fingerprint."""
     if not mentions:
         return meta
+    if not all(isinstance(mention, str) for mention in mentions):
+        raise InvalidRequest("a mention is a text")
     if meta and MENTIONS in meta:
         raise InvalidRequest(f"meta.{MENTIONS} is reserved: name the mentions in one place only")
     return {**(meta or {}), MENTIONS: [*sorted(mentions)]}

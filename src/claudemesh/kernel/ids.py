@@ -11,7 +11,6 @@ from typing import NewType
 from claudemesh.kernel.errors import InvalidClientMessageId, InvalidRequest
 
 ClientMessageId = NewType("ClientMessageId", str)
-BrokerMessageId = NewType("BrokerMessageId", str)
 
 CLIENT_MESSAGE_ID_LENGTH_MAX = 128
 

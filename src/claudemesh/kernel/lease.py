@@ -3,8 +3,8 @@
 A worker that was paused past its lease still believes it holds it. The token is what stops it: every grant raises
 it by one, every write carries it, and a write with an older token is refused, deletes and clean-ups included.
 
-`judge` is the whole rule. A store says the same sentence again in SQL, where it is atomic; a property test runs
-both side by side. A lease is live while `now_ms < expires_at_ms`.
+`judge` is the whole rule. A store says the same sentence again in SQL, where it is atomic. A lease is live while
+`now_ms < expires_at_ms`.
 """
 
 from dataclasses import dataclass, replace
@@ -34,12 +34,18 @@ class Acquire:
     owner: str
     ttl_ms: int
 
+    def __post_init__(self) -> None:
+        _check_ttl(self.ttl_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class Renew:
     owner: str
     token: int
     ttl_ms: int
+
+    def __post_init__(self) -> None:
+        _check_ttl(self.ttl_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,6 @@ def judge(standing: Lease, request: Request, now_ms: int) -> Verdict:
 
 
 def _acquire(standing: Lease, request: Acquire, now_ms: int) -> Granted | Held:
-    _check_ttl(request.ttl_ms)
     if standing.owner is not None and standing.is_live(now_ms):
         # Also for its own owner: two threads of one worker are two claimers. An owner that returns renews.
         return Held(by=standing.owner, until_ms=standing.expires_at_ms)
@@ -121,7 +126,6 @@ def _refusal(standing: Lease, owner: str, token: int, now_ms: int) -> LostBecaus
 def _apply(standing: Lease, request: Renew | Release | Fence, now_ms: int) -> Lease:
     match request:
         case Renew():
-            _check_ttl(request.ttl_ms)
             # A renewal never takes time away that was granted before.
             return replace(standing, expires_at_ms=max(standing.expires_at_ms, now_ms + request.ttl_ms))
         case Release():

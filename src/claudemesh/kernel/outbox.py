@@ -10,7 +10,7 @@ Same id, other body? Look at ADMISSION: always a Conflict, whatever the state. S
 from enum import StrEnum
 from typing import Final
 
-from claudemesh.kernel.admission import AdmissionTable, Match, Ruling
+from claudemesh.kernel.admission import AdmissionTable, Busy, Conflict, Match, Replay
 from claudemesh.kernel.fsm import Machine
 
 
@@ -25,7 +25,7 @@ class OutboxState(StrEnum):
 class OutboxEvent(StrEnum):
     CLAIMED = "claimed"  # the sender took it
     ACCEPTED = "accepted"  # the broker has it, as its answer or a later question showed
-    REFUSED = "refused"  # the broker will never take it
+    REFUSED = "refused"  # the broker will never take it, or failed at this one row too often
     FAILED = "failed"  # no answer, a transient one, or a restart: the outcome is unknown
     EXPIRED = "expired"  # too old to be sent
     RETIRED = "retired"  # an operator requeued or dropped it
@@ -57,16 +57,16 @@ _SAME, _OTHER = Match.SAME, Match.OTHER
 ADMISSION: Final = AdmissionTable(
     OutboxState,
     {
-        (_S.PENDING, _SAME): (Ruling.BUSY, "queued"),
-        (_S.PENDING, _OTHER): (Ruling.CONFLICT, "outbox_pending_fingerprint_mismatch"),
-        (_S.INFLIGHT, _SAME): (Ruling.BUSY, "inflight"),
-        (_S.INFLIGHT, _OTHER): (Ruling.CONFLICT, "outbox_inflight_fingerprint_mismatch"),
-        (_S.DONE, _SAME): (Ruling.REPLAY, "accepted"),
-        (_S.DONE, _OTHER): (Ruling.CONFLICT, "outbox_done_fingerprint_mismatch"),
-        (_S.DEAD, _SAME): (Ruling.CONFLICT, "outbox_dead_fingerprint_match"),
-        (_S.DEAD, _OTHER): (Ruling.CONFLICT, "outbox_dead_fingerprint_mismatch"),
-        (_S.ABORTED, _SAME): (Ruling.CONFLICT, "outbox_aborted_fingerprint_match"),
-        (_S.ABORTED, _OTHER): (Ruling.CONFLICT, "outbox_aborted_fingerprint_mismatch"),
+        (_S.PENDING, _SAME): Busy("queued"),
+        (_S.PENDING, _OTHER): Conflict("outbox_pending_fingerprint_mismatch"),
+        (_S.INFLIGHT, _SAME): Busy("inflight"),
+        (_S.INFLIGHT, _OTHER): Conflict("outbox_inflight_fingerprint_mismatch"),
+        (_S.DONE, _SAME): Replay("accepted"),
+        (_S.DONE, _OTHER): Conflict("outbox_done_fingerprint_mismatch"),
+        (_S.DEAD, _SAME): Conflict("outbox_dead_fingerprint_match"),
+        (_S.DEAD, _OTHER): Conflict("outbox_dead_fingerprint_mismatch"),
+        (_S.ABORTED, _SAME): Conflict("outbox_aborted_fingerprint_match"),
+        (_S.ABORTED, _OTHER): Conflict("outbox_aborted_fingerprint_mismatch"),
     },
 )
 

@@ -5,9 +5,12 @@ would say "fine" of data that is gone. So nothing on that file is tried again; t
 recovers from what the disk really has.
 """
 
+import atexit
 import os
-import sys
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NoReturn
 
 EXIT_STORE_FAILED: Final = 74  # EX_IOERR of sysexits.h
@@ -15,12 +18,21 @@ EXIT_STORE_FAILED: Final = 74  # EX_IOERR of sysexits.h
 ANSWER_GRACE_S: Final = 1.0
 
 
-def halt(reason: str) -> NoReturn:
-    """Say why, leave callers a moment to hear that their outcome is unknown, and end without any clean-up.
+def halt(reason: str, last_words: Callable[[], None]) -> NoReturn:
+    """Say why, let `last_words` tell callers that their outcome is unknown, and end without any clean-up.
 
-    Clean-up is the danger here: closing the file would write to it. So no `atexit`, no destructors.
+    Clean-up is the danger here: closing the file would write to it. So no destructors, not even if the main thread
+    ends first. And nothing may stand in the way: standard error may be closed, full or on the disk that failed.
     """
-    sys.stderr.write(f"claudemesh: stopping at once: {reason}\n")
-    sys.stderr.flush()
-    time.sleep(ANSWER_GRACE_S)
-    os._exit(EXIT_STORE_FAILED)
+    try:
+        atexit.register(os._exit, EXIT_STORE_FAILED)
+        threading.Thread(target=_say, args=(reason,), daemon=True).start()
+        last_words()
+        time.sleep(ANSWER_GRACE_S)
+    finally:
+        os._exit(EXIT_STORE_FAILED)
+
+
+def _say(reason: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"claudemesh: stopping at once: {reason}\n".encode(errors="replace"))

@@ -1,4 +1,4 @@
-"""Fresh ids from the real clock and real entropy, monotonic over all threads of the process."""
+"""Fresh ids from the real clock and real entropy. A process has one source, shared by all its threads."""
 
 import secrets
 import threading

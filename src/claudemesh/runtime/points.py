@@ -1,27 +1,33 @@
 """Named points that a test can arm to crash, pause or fail exactly there; in production each is one empty look-up.
 
-A point is named where it is reached (`reach("sqlite.before_commit")`) and listed in POINTS, so that a test cannot
-arm a name that nothing reaches.
+A point is declared by the module that reaches it, so that a test cannot arm a name that nothing reaches.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import NewType
 
-POINTS: Final = frozenset({"sqlite.before_commit", "sqlite.after_commit"})
-
+Point = NewType("Point", str)
 Action = Callable[[], None]
 
+_declared: set[str] = set()
 _armed: dict[str, Action] = {}
 
 
-def reach(name: str) -> None:
-    action = _armed.get(name)
+def declare(name: str) -> Point:
+    if name in _declared:
+        raise ValueError(f"two points are called {name}")
+    _declared.add(name)
+    return Point(name)
+
+
+def reach(point: Point) -> None:
+    action = _armed.get(point)
     if action is not None:
         action()
 
 
 def arm(name: str, action: Action) -> None:
-    if name not in POINTS:
+    if name not in _declared:
         raise ValueError(f"no point is called {name}")
     _armed[name] = action
 

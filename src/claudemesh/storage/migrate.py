@@ -42,7 +42,7 @@ def check_migrations(migrations: Sequence[Migration]) -> None:
 
 def plan(version: int, migrations: Sequence[Migration]) -> Sequence[Migration]:
     """Return what is due on a database of this version; one from a newer program is refused, not guessed at."""
-    if version > len(migrations):
+    if not 0 <= version <= len(migrations):  # a version beyond 31 bits is read back as a negative one
         raise SchemaTooNew(
             f"the file has schema version {version}, this program knows up to {len(migrations)}: "
             "use the newer program, or a backup made before it ran",

@@ -5,7 +5,6 @@ Members besides the RFC's own are `code` (what programs compare), `retry` (what 
 error's extras under their own names (`conflict`, `fingerprint_prefix`, `retry_after_ms`, …).
 """
 
-from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final
 
@@ -22,6 +21,13 @@ CONTENT_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:claudemesh:problem:"
 
 Problem = dict[str, Extra]
+
+# What an unknown code is taken for: an error of ours with the same `retry`.
+_BY_RETRY: Final[dict[str, type[MeshError]]] = {
+    "no": RequestError,
+    "same_id": DependencyError,
+    "after": RateLimited,
+}
 
 _STANDARD: Final = frozenset({"type", "title", "status", "detail", "instance", "code", "retry"})
 
@@ -54,25 +60,28 @@ def parse(status: int, problem: object) -> MeshError:
     if known is None:
         return _unknown(status, members, text, extras)
     if issubclass(known, IdempotencyConflict):
-        words = {name: str(extras.pop(name, "")) for name in ("conflict", "fingerprint_prefix")}
-        return known(text, **words, **extras)
+        words = {name: extras.pop(name, "") for name in ("conflict", "fingerprint_prefix")}
+        return known(
+            text, **{name: word if isinstance(word, str) else "" for name, word in words.items()}, **extras
+        )
     return known(text, **extras)
 
 
 def _unknown(status: int, members: dict[object, object], detail: str, extras: dict[str, Extra]) -> MeshError:
-    """Take a newer server's code, or an answer that is no problem at all, for what its status and `retry` say."""
-    code = members.get("code")
-    kind = _kind(status, may_retry=members.get("retry") in ("same_id", "after"))
+    """Take a newer server's code, or an answer that is no problem at all, for what its `retry` or status says."""
+    code, retry = members.get("code"), members.get("retry")
+    kind = _BY_RETRY.get(retry if isinstance(retry, str) else "") or _by_status(status)
     named = f"{code}: {detail}" if isinstance(code, str) else detail
     return kind(named or f"the server answered {status}", **{**extras, "unknown_status": status})
 
 
-def _kind(status: int, *, may_retry: bool) -> type[MeshError]:
+def _by_status(status: int) -> type[MeshError]:
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return RateLimited
-    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and not may_retry:
-        return RequestError
-    return DependencyError
+    if status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY):
+        return DependencyError
+    is_refusal = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+    return RequestError if is_refusal else DependencyError
 
 
 def _is_extra(name: object, value: object) -> bool:
@@ -83,10 +92,4 @@ def _is_extra(name: object, value: object) -> bool:
     return value is None or isinstance(value, str | int | bool)
 
 
-def _all_classes(root: type[MeshError]) -> Iterator[type[MeshError]]:
-    yield root
-    for child in root.__subclasses__():
-        yield from _all_classes(child)
-
-
-BY_CODE: Final = {error_class.code: error_class for error_class in _all_classes(MeshError)}
+BY_CODE: Final = {error_class.code: error_class for error_class in MeshError.family()}

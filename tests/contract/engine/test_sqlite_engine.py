@@ -1,8 +1,10 @@
 """What is true of the SQLite engine alone: who shares a commit, when callers are answered, what a reader sees."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -11,7 +13,9 @@ import pytest
 from claudemesh.kernel.errors import IntegrityError, InvalidRequest, StoreUnavailable
 from claudemesh.runtime import points
 from claudemesh.storage.sqlite import Database
-from tests.contract.engine.shelf import SCHEMA, SqliteShelf, UnexpectedError, put, rows
+from claudemesh.storage.sqlite import writer as writer_module
+from claudemesh.storage.sqlite.writer import Operation
+from tests.contract.engine.shelf import SCHEMA, SqliteShelf, UnexpectedError, put, refuse, rows
 
 BOUND_S = 30
 
@@ -24,7 +28,7 @@ def shelf(tmp_path: Path) -> Iterator[SqliteShelf]:
 
 
 @pytest.fixture
-def commits() -> Iterator[list[int]]:
+def commits_tried() -> Iterator[list[int]]:
     """Every commit that was tried, by the number of the trial."""
     tried: list[int] = []
     points.arm("sqlite.before_commit", lambda: tried.append(len(tried)))
@@ -33,15 +37,15 @@ def commits() -> Iterator[list[int]]:
 
 
 async def test_accepts_claims_and_settles_that_wait_share_one_commit(
-    shelf: SqliteShelf, commits: list[int]
+    shelf: SqliteShelf, commits_tried: list[int]
 ) -> None:
     async with shelf.held():
         calls = [shelf.put(f"k{number}", "x") if number % 3 else shelf.drop(f"k{number}") for number in range(100)]
         tasks = [asyncio.ensure_future(call) for call in calls]
         await asyncio.sleep(0)
-        commits.clear()
+        commits_tried.clear()
     await asyncio.gather(*tasks)
-    assert len(commits) == 2  # the one that held the thread, and one for all hundred
+    assert len(commits_tried) == 2  # the one that held the thread, and one for all hundred
 
 
 async def test_neighbours_of_one_operation_arrive_as_one_batch(shelf: SqliteShelf) -> None:
@@ -59,43 +63,46 @@ async def test_neighbours_of_one_operation_arrive_as_one_batch(shelf: SqliteShel
 
 
 async def test_a_refusal_causes_no_rerun_but_a_break_reruns_each_member_alone(
-    shelf: SqliteShelf, commits: list[int]
+    shelf: SqliteShelf, commits_tried: list[int]
 ) -> None:
     async with shelf.held():
         tasks = [
             asyncio.ensure_future(call) for call in (shelf.put("a", "1"), shelf.refuse("b"), shelf.put("c", "3"))
         ]
         await asyncio.sleep(0)
-        commits.clear()
+        commits_tried.clear()
     assert isinstance((await asyncio.gather(*tasks, return_exceptions=True))[1], InvalidRequest)
-    assert len(commits) == 2
+    assert len(commits_tried) == 2
     async with shelf.held():
         calls = (shelf.put("d", "4"), shelf.break_after_write("e"), shelf.put("f", "6"))
         tasks = [asyncio.ensure_future(call) for call in calls]
         await asyncio.sleep(0)
-        commits.clear()
+        commits_tried.clear()
     assert isinstance((await asyncio.gather(*tasks, return_exceptions=True))[1], UnexpectedError)
-    assert len(commits) == 3  # the holder, then d and f alone; e never came as far as a commit
+    assert len(commits_tried) == 3  # the holder, then d and f alone; e never came as far as a commit
 
 
 async def test_nobody_is_answered_before_the_commit_not_even_with_a_refusal(shelf: SqliteShelf) -> None:
     reached, release = threading.Event(), threading.Event()
+    before = iter([False, True])  # the one that holds the thread commits first
 
     def pause() -> None:
-        reached.set()
-        release.wait(BOUND_S)
+        if next(before):
+            reached.set()
+            release.wait(BOUND_S)
 
-    points.arm("sqlite.before_commit", pause)
+    async with shelf.held():
+        waiting = [shelf.database.submit(put, ("b", "2")), shelf.database.submit(refuse, "b")]
+        points.arm("sqlite.before_commit", pause)
     try:
-        accepted = shelf.database.submit(put, ("a", "1"))
-        assert reached.wait(BOUND_S)
-        assert not accepted.done()
-        assert await shelf.rows() == []  # a reader sees nothing of what is not committed
+        assert await asyncio.to_thread(reached.wait, BOUND_S)
+        assert not any(future.done() for future in waiting)
+        assert ("b", "2") not in [row[1:] for row in await shelf.rows()]  # nor does a reader see it
     finally:
         points.disarm_all()
         release.set()
-    assert accepted.result(BOUND_S) == "1"
-    assert len(await shelf.rows()) == 1
+    assert waiting[0].result(BOUND_S) == "2"
+    assert isinstance(waiting[1].exception(BOUND_S), InvalidRequest)
 
 
 async def test_a_query_sees_one_moment_however_long_it_takes(shelf: SqliteShelf) -> None:
@@ -134,18 +141,161 @@ async def test_a_commit_that_fails_leaves_nothing_and_the_next_one_succeeds(shel
     assert await shelf.put("a", "2") == "2"
 
 
+def too_few(connection: apsw.Connection, items: Sequence[tuple[str, str]]) -> list[str]:
+    return put(connection, items)[1:]
+
+
+def commits(connection: apsw.Connection, items: Sequence[tuple[str, str]]) -> list[str]:
+    outcomes = put(connection, items)
+    connection.execute("COMMIT")
+    return outcomes
+
+
+def goes_on_in_a_transaction_of_its_own(connection: apsw.Connection, items: Sequence[tuple[str, str]]) -> list[str]:
+    connection.execute("ROLLBACK")
+    connection.execute("BEGIN IMMEDIATE")
+    return put(connection, items)
+
+
+def goes_on_after_sqlite_rolled_back(connection: apsw.Connection, items: Sequence[tuple[str, str]]) -> list[str]:
+    with suppress(apsw.ConstraintError):
+        connection.execute("INSERT OR ROLLBACK INTO shelf (key, text) SELECT key, text FROM shelf")
+    return put(connection, items)
+
+
 @pytest.mark.parametrize(
-    "operation",
-    [
-        lambda connection, items: put(connection, items)[1:],
-        lambda connection, items: connection.execute("COMMIT") and put(connection, items),
-    ],
-    ids=["too few outcomes", "ends the transaction"],
+    "operation", [too_few, commits, goes_on_in_a_transaction_of_its_own, goes_on_after_sqlite_rolled_back]
 )
-async def test_an_operation_that_breaks_the_rules_is_found_out(shelf: SqliteShelf, operation: object) -> None:
-    with pytest.raises((IntegrityError, apsw.Error)):
-        await shelf.database.write(operation, ("a", "1"))
-    assert await shelf.put("b", "2") == "2"
+async def test_an_operation_that_breaks_the_rules_is_found_out_and_leaves_nothing(
+    shelf: SqliteShelf, operation: Operation[tuple[str, str], str]
+) -> None:
+    await shelf.put("before", "0")
+    async with shelf.held():
+        neighbour = asyncio.ensure_future(shelf.put("neighbour", "1"))
+        broken = asyncio.ensure_future(shelf.database.write(operation, ("broken", "2")))
+        await asyncio.sleep(0)
+    with pytest.raises(IntegrityError):
+        await broken
+    assert await neighbour == "1"
+    assert [row[1:] for row in await shelf.rows()] == [("before", "0"), ("neighbour", "1")]
+
+
+async def test_whatever_an_operation_raises_reaches_its_caller_and_stops_nobody(shelf: SqliteShelf) -> None:
+    for error in (StopIteration(), asyncio.CancelledError(), SystemExit(3), KeyError("x"), MemoryError()):
+
+        def fail(_connection: apsw.Connection, _items: Sequence[None], error: BaseException = error) -> list[None]:
+            raise error
+
+        with pytest.raises((RuntimeError, KeyError, MemoryError)):
+            await asyncio.wait_for(shelf.database.write(fail, None), BOUND_S)
+    outcomes = [StopIteration(), "fine"]
+    async with shelf.held():
+        tasks = [asyncio.ensure_future(shelf.database.write(answer_with, outcome)) for outcome in outcomes]
+        await asyncio.sleep(0)
+    assert [type(outcome) for outcome in await asyncio.gather(*tasks, return_exceptions=True)] == [
+        RuntimeError,
+        str,
+    ]
+
+
+def answer_with(_connection: apsw.Connection, outcomes: Sequence[object]) -> list[object]:
+    return list(outcomes)
+
+
+async def test_the_file_is_locked_before_an_operation_looks(shelf: SqliteShelf) -> None:
+    def try_to_lock(_connection: apsw.Connection, items: Sequence[None]) -> list[bool]:
+        other = apsw.Connection(str(shelf.path))
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            return [False for _ in items]
+        finally:
+            other.close()
+        return [True for _ in items]
+
+    assert await shelf.database.write(try_to_lock, None) is False
+
+
+async def test_a_group_never_holds_more_items_than_its_limit(tmp_path: Path, commits_tried: list[int]) -> None:
+    shelf = SqliteShelf(tmp_path / "shelf.db", group_max=10)
+    async with shelf.held():
+        tasks = [asyncio.ensure_future(shelf.put(f"k{number}", "x")) for number in range(21)]
+        await asyncio.sleep(0)
+        commits_tried.clear()
+    await asyncio.gather(*tasks)
+    assert len(commits_tried) == 1 + 3  # the holder, then ten, ten and one
+    shelf.close()
+
+
+async def test_a_batch_shares_one_commit_and_has_an_outcome_for_each_item(
+    shelf: SqliteShelf, commits_tried: list[int]
+) -> None:
+    outcomes = await shelf.database.write_many(put, [("a", "1"), ("b", "2"), ("a", "3")])
+    assert outcomes == ["1", "2", "1"]
+    assert len(commits_tried) == 1
+    assert await shelf.database.write_many(put, []) == []
+    refusals = await shelf.database.write_many(refuse, ["a", "b"])
+    assert [type(outcome) for outcome in refusals] == [InvalidRequest, InvalidRequest]
+
+
+async def test_one_bad_item_of_a_batch_fails_alone(shelf: SqliteShelf) -> None:
+    def insert(connection: apsw.Connection, keys: Sequence[str]) -> list[str]:
+        connection.executemany("INSERT INTO shelf (key, text) VALUES (?, 'x')", [(key,) for key in keys])
+        return list(keys)
+
+    outcomes = await shelf.database.write_many(insert, ["a", "b", "a", "c"])
+    assert [outcome if isinstance(outcome, str) else type(outcome) for outcome in outcomes] == [
+        "a",
+        "b",
+        IntegrityError,
+        "c",
+    ]
+    assert [key for _, key, _ in await shelf.rows()] == ["a", "b", "c"]
+
+
+def test_a_loop_that_was_closed_while_it_waited_does_not_disturb_the_others(shelf: SqliteShelf) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def hold(_connection: apsw.Connection, items: Sequence[None]) -> list[None]:
+        entered.set()
+        release.wait(BOUND_S)
+        return list(items)
+
+    async def leave() -> None:
+        task = asyncio.ensure_future(shelf.database.write(hold, None))
+        await asyncio.to_thread(entered.wait, BOUND_S)
+        task.cancel()
+
+    asyncio.run(leave())
+    release.set()
+    assert shelf.database.write_blocking(put, ("a", "1")) == "1"
+
+
+def test_an_operation_that_waits_for_its_own_writer_is_told_so(shelf: SqliteShelf) -> None:
+    def wait_for_itself(_connection: apsw.Connection, items: Sequence[None]) -> list[str]:
+        return [shelf.database.write_blocking(put, ("a", "1")) for _ in items]
+
+    with pytest.raises(RuntimeError, match="for ever"):
+        shelf.database.submit(wait_for_itself, None).result(BOUND_S)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # that is what this is about
+def test_a_child_of_a_fork_is_told_that_the_writer_is_not_there(shelf: SqliteShelf) -> None:
+    child = os.fork()
+    if child == 0:  # pragma: no cover  the child reports by its exit code alone
+        try:
+            shelf.database.write_blocking(put, ("a", "1"))
+        except StoreUnavailable:
+            os._exit(7)
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+
+
+def test_a_future_cannot_be_cancelled_as_if_the_write_had_not_happened(shelf: SqliteShelf) -> None:
+    future = shelf.database.submit(put, ("a", "1"))
+    assert not future.cancel()
+    assert future.result(BOUND_S) == "1"
 
 
 async def test_a_caller_that_gives_up_does_not_disturb_the_others(shelf: SqliteShelf) -> None:
@@ -204,11 +354,40 @@ def test_a_file_that_somebody_else_holds_is_reported_and_costs_nothing(shelf: Sq
     assert shelf.database.write_blocking(put, ("k0", "x")) == "x"
 
 
-def test_the_wal_does_not_grow_without_bound(shelf: SqliteShelf) -> None:
-    wal = Path(f"{shelf.path}-wal")
-    for round_ in range(60):
+def fill(shelf: SqliteShelf, rounds: int) -> None:
+    for round_ in range(rounds):
         futures = [shelf.database.submit(put, (f"{round_}-{number}", "x" * 4000)) for number in range(100)]
         for future in futures:
             future.result(BOUND_S)
+
+
+def test_the_wal_does_not_grow_without_bound(shelf: SqliteShelf) -> None:
+    fill(shelf, 60)
     assert len(shelf.database.read_blocking(rows)) == 6_000  # about 24 MB of texts
-    assert wal.stat().st_size < 20_000_000
+    assert Path(f"{shelf.path}-wal").stat().st_size < 20_000_000
+
+
+def test_the_wal_does_not_grow_without_bound_while_readers_overlap(
+    shelf: SqliteShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "WAL_PAGES_MAX", 1_000)
+    monkeypatch.setattr(shelf.database._writer, "_restart_at_pages", 1_000)
+    over = threading.Event()
+
+    def read_on(connection: apsw.Connection) -> None:
+        connection.execute("SELECT count(*) FROM shelf").fetchall()
+        over.wait(0.02)  # one of the two readers always has a snapshot open
+
+    def keep_reading() -> None:
+        while not over.is_set():
+            shelf.database.read_blocking(read_on)
+
+    readers = [threading.Thread(target=keep_reading) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    fill(shelf, 60)
+    size = Path(f"{shelf.path}-wal").stat().st_size
+    over.set()
+    for reader in readers:
+        reader.join(BOUND_S)
+    assert size < 20_000_000  # of about 26 MB written

@@ -55,6 +55,7 @@ def test_a_double_is_written_as_ecmascript_writes_it(bits: str, expected: str) -
         ({}, "{}"),
         ("", '""'),
         ([None, True, 1, "a", [], {}], '[null,true,1,"a",[],{}]'),
+        ([None, True, False, 0.5], "[null,true,false,0.5]"),
         ([1.5, [2.5, {"b": 0.5, "a": -0.0}]], '[1.5,[2.5,{"a":0,"b":0.5}]]'),
         (INTEGER_MAX, "9007199254740991"),
         (-INTEGER_MAX, "-9007199254740991"),
@@ -125,4 +126,5 @@ def test_a_text_that_is_an_enum_is_written_as_the_text() -> None:
     class Colour(StrEnum):
         RED = "red"
 
+    assert canonicalize(Colour.RED) == b'"red"'
     assert canonicalize({"c": Colour.RED, Colour.RED: 1}) == b'{"c":"red","red":1}'

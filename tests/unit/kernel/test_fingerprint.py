@@ -72,6 +72,16 @@ def test_mentions_count_but_their_order_does_not() -> None:
     assert one == fingerprint_send(replace(REQUEST, meta={"k": 1, "mentions": ["a", "b"]}))
 
 
+def test_a_mention_that_stands_twice_counts_twice() -> None:
+    once, twice = (fingerprint_send(replace(REQUEST, mentions=["ana"] * count)) for count in (1, 2))
+    assert once != twice
+
+
+def test_a_mention_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        fingerprint_send(replace(REQUEST, mentions=[1, "ana"]))
+
+
 def test_mentions_cannot_be_named_in_two_places() -> None:
     with pytest.raises(InvalidRequest):
         fingerprint_send(replace(REQUEST, mentions=["a"], meta={"mentions": ["b"]}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from claudemesh.kernel.admission import AdmissionTable, Busy, Conflict, Fresh, Match, Replay, Ruling, Standing
+from claudemesh.kernel.admission import AdmissionTable, Busy, Conflict, Fresh, Match, Replay, Standing
 from claudemesh.kernel.errors import TransitionRefused
 from claudemesh.kernel.fingerprint import Fingerprint
 from claudemesh.kernel.outbox import ADMISSION, MACHINE, OutboxEvent, OutboxState, derive_event
@@ -45,11 +45,6 @@ def test_a_table_that_forgot_a_state_is_never_built() -> None:
     rows = {key: value for key, value in ADMISSION.rows.items() if key != (OutboxState.DEAD, Match.OTHER)}
     with pytest.raises(ValueError, match="dead/other"):
         AdmissionTable(OutboxState, rows)
-
-
-def test_every_ruling_becomes_its_verdict() -> None:
-    rows = {(state, match): (Ruling.REPLAY, "w") for state in OutboxState for match in Match}
-    assert AdmissionTable(OutboxState, rows).judge(Standing(OutboxState.DEAD, MINE), THEIRS) == Replay("w")
 
 
 # What may happen to a row, as a drawing: every pair that is not here is refused.

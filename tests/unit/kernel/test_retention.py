@@ -16,6 +16,7 @@ def test_a_row_is_given_up_a_margin_before_its_id_is_forgotten(days: int, hours:
 def test_where_ids_are_kept_for_ever_the_default_is_a_week() -> None:
     assert derive_max_age(Permanent()).hours == 168
     assert derive_max_age(Permanent(default_hours=10, cap_hours=20)).hours == 10
+    assert derive_max_age(Permanent(default_hours=20, cap_hours=20)).hours == 20
 
 
 @pytest.mark.req("D8")

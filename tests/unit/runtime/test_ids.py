@@ -1,25 +1,26 @@
 """Ids of one process grow, over all its threads and whatever its clock does."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
 
-from claudemesh.kernel.clock import MonotonicMs, WallMs
+from claudemesh.kernel.clock import Clock
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.ids import UlidSource
 
 
-class SteppingClock:
+class SteppingClock(Clock):
     """A wall clock that jumps about."""
 
     def __init__(self, instants: list[int]) -> None:
         self._instants = iter(instants)
 
-    def wall_ms(self) -> WallMs:
-        return WallMs(next(self._instants))
+    def wall_ms(self) -> int:
+        return next(self._instants)
 
-    def monotonic_ms(self) -> MonotonicMs:
+    def monotonic_ms(self) -> int:
         raise NotImplementedError
 
 
@@ -38,6 +39,31 @@ def test_ids_of_many_threads_are_all_different_and_each_thread_sees_them_grow() 
         batches = list(pool.map(lambda _: [source.ulid() for _ in range(500)], range(8)))
     assert len({ulid for batch in batches for ulid in batch}) == 4_000
     assert all(batch == sorted(batch) for batch in batches)
+
+
+@pytest.mark.req("F4")
+def test_two_threads_never_step_from_the_same_id() -> None:
+    """The first thread is held while it asks the time; the second must wait for it, and not overtake it."""
+    asked, overtaken = threading.Event(), threading.Event()
+
+    class HeldClock(SteppingClock):
+        def wall_ms(self) -> int:
+            if not asked.is_set():
+                asked.set()
+                overtaken.wait(0.3)  # with the lock nobody can: the bound is what ends it
+            return 1_000
+
+    source = UlidSource(HeldClock([]))
+
+    def second() -> str:
+        assert asked.wait(30)
+        ulid = source.ulid()
+        overtaken.set()
+        return ulid
+
+    with ThreadPoolExecutor(2) as pool:
+        late, early = pool.submit(second), pool.submit(source.ulid)
+        assert early.result(30) < late.result(30)
 
 
 def test_the_system_clock_counts_milliseconds_and_its_monotonic_side_never_goes_back() -> None:

@@ -23,6 +23,12 @@ def test_a_newer_version_is_refused_with_both_numbers() -> None:
     assert refused.value.extras == {"schema_version": 4, "schema_version_known": 3}
 
 
+@pytest.mark.req("D12")
+def test_a_version_so_new_that_it_reads_as_negative_is_refused_too() -> None:
+    with pytest.raises(SchemaTooNew):
+        plan(-1, ROAD)
+
+
 def write(folder: Path, *names: str) -> Path:
     for name in names:
         (folder / name).write_text(f"-- {name}", encoding="utf-8")
@@ -39,7 +45,14 @@ def test_a_folder_is_read_in_the_order_of_its_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [["0002_b.sql"], ["0001_a.sql", "0003_c.sql"], ["0001_a.sql", "0001_b.sql"], ["1_a.sql"], ["0001-a.sql"]],
+    [
+        ["0002_b.sql"],
+        ["0001_a.sql", "0003_c.sql"],
+        ["0001_a.sql", "0001_b.sql"],
+        ["1_a.sql"],
+        ["0001-a.sql"],
+        ["0001_a.sql.sql"],
+    ],
     ids=str,
 )
 def test_a_folder_with_a_gap_a_twin_or_a_strange_name_is_refused(tmp_path: Path, names: list[str]) -> None:

@@ -15,7 +15,7 @@ ON CONFLICT DO NOTHING
 
 -- name: keys
 -- In the order of arrival.
--- (positions are never used again)
+  -- (positions are never used again)
 SELECT key FROM shelf
 ORDER BY position
 """

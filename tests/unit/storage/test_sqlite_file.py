@@ -3,16 +3,25 @@
 import os
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import apsw
 import pytest
 
-from claudemesh.kernel.errors import ConfigError, IntegrityError, SchemaTooNew, StoreCorrupt, StoreUnavailable
+from claudemesh.kernel.errors import (
+    ConfigError,
+    IntegrityError,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreFull,
+    StoreUnavailable,
+)
 from claudemesh.storage.migrate import Migration
 from claudemesh.storage.sqlite import Database, Schema
 from claudemesh.storage.sqlite import connection as connection_module
-from claudemesh.storage.sqlite.connection import check_library_version, open_reader, open_writer
+from claudemesh.storage.sqlite.connection import check_library_version
+from claudemesh.storage.sqlite.errors import translate
 
 FIRST = Migration(1, "first", "CREATE TABLE t (a TEXT PRIMARY KEY) STRICT; CREATE INDEX i ON t (a)")
 SECOND = Migration(2, "second", "ALTER TABLE t ADD COLUMN b INTEGER NOT NULL DEFAULT 7")
@@ -28,16 +37,28 @@ def version_of(path: Path) -> int:
         connection.close()
 
 
+# What must be read back on every connection that is ever used.
+SETTINGS = {
+    "journal_mode": "wal",
+    "synchronous": 2,
+    "fullfsync": 1,
+    "checkpoint_fullfsync": 1,
+    "foreign_keys": 1,
+    "trusted_schema": 0,
+    "mmap_size": 0,
+    "wal_autocheckpoint": 0,
+    "journal_size_limit": 64 * 1024 * 1024,
+}
+
+
+def read_settings(connection: apsw.Connection) -> dict[str, object]:
+    return {pragma: connection.pragma(pragma) for pragma in SETTINGS}
+
+
 def test_every_connection_syncs_fully_and_none_but_the_writer_checkpoints(tmp_path: Path) -> None:
-    path = tmp_path / "f.db"
-    writer = open_writer(path)
-    reader = open_reader(path)
-    for connection in (writer, reader):
-        assert connection.pragma("journal_mode") == "wal"
-        assert connection.pragma("synchronous") == 2
-        assert connection.pragma("wal_autocheckpoint") == 0
-        assert connection.pragma("foreign_keys") == 1
-        connection.close()
+    with Database.open(tmp_path / "f.db", ONE) as database:
+        writers = database.write_blocking(lambda connection, items: [read_settings(connection) for _ in items], 1)
+        assert writers == database.read_blocking(read_settings) == SETTINGS
 
 
 def test_a_setting_that_did_not_take_refuses_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,38 +115,136 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> Non
 
 
 @pytest.mark.req("D12")
-def test_programs_that_start_at_once_migrate_once(tmp_path: Path) -> None:
-    path = tmp_path / "f.db"
-    barrier = threading.Barrier(6)
-    errors: list[BaseException] = []
-
-    def start() -> None:
-        barrier.wait(30)
-        try:
-            Database.open(path, TWO).close()
-        except BaseException as error:  # noqa: BLE001  collected and asserted below
-            errors.append(error)
-
-    threads = [threading.Thread(target=start) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert errors == []
-    assert version_of(path) == 2
+def test_a_migration_runs_to_its_end_also_behind_a_statement_that_returns_rows(tmp_path: Path) -> None:
+    talks = Migration(1, "talks", "CREATE TABLE a (x); INSERT INTO a VALUES (1) RETURNING x; CREATE TABLE b (x)")
+    with Database.open(tmp_path / "f.db", Schema(77, (talks,))) as database:
+        assert database.read_blocking(lambda c: c.execute("SELECT name FROM sqlite_schema").fetchall()) == [
+            ("a",),
+            ("b",),
+        ]
 
 
-def test_a_file_of_another_program_is_refused_and_not_touched(tmp_path: Path) -> None:
+@pytest.mark.req("D12")
+@pytest.mark.parametrize("word", ["COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN"])
+def test_a_migration_that_ends_its_transaction_is_refused_whole(tmp_path: Path, word: str) -> None:
     path = tmp_path / "f.db"
     Database.open(path, ONE).close()
-    with pytest.raises(StoreCorrupt):
-        Database.open(path, Schema(78, (FIRST,)))
+    sly = Migration(2, "sly", f"CREATE TABLE half (a TEXT); {word}; CREATE TABLE other (a TEXT)")
+    with pytest.raises((IntegrityError, apsw.Error)):
+        Database.open(path, Schema(77, (FIRST, sly)))
+    assert version_of(path) == 1
+    connection = apsw.Connection(str(path))
+    assert connection.execute("SELECT name FROM sqlite_schema WHERE name IN ('half', 'other')").fetchall() == []
+    connection.close()
+
+
+FAMILY = Migration(
+    1,
+    "family",
+    """
+    CREATE TABLE parent (id INTEGER PRIMARY KEY);
+    CREATE TABLE child (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parent ON DELETE CASCADE);
+    INSERT INTO parent VALUES (1);
+    INSERT INTO child VALUES (1, 1);
+    """,
+)
+REBUILT = Migration(
+    2,
+    "rebuilt",
+    """
+    CREATE TABLE parent_new (id INTEGER PRIMARY KEY, name TEXT);
+    INSERT INTO parent_new (id) SELECT id FROM parent;
+    DROP TABLE parent;
+    ALTER TABLE parent_new RENAME TO parent;
+    """,
+)
+ORPHANED = Migration(2, "orphaned", "DELETE FROM parent")
+
+
+@pytest.mark.req("D12")
+def test_rebuilding_a_table_keeps_the_rows_that_refer_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "f.db"
+    Database.open(path, Schema(77, (FAMILY,))).close()
+    with Database.open(path, Schema(77, (FAMILY, REBUILT))) as database:
+        assert database.read_blocking(lambda c: c.execute("SELECT count(*) FROM child").fetchone()) == (1,)
+        settings = database.write_blocking(lambda connection, items: [read_settings(connection) for _ in items], 1)
+        assert settings["foreign_keys"] == 1
+
+
+@pytest.mark.req("D12")
+def test_a_migration_that_leaves_rows_without_their_parent_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f.db"
+    Database.open(path, Schema(77, (FAMILY,))).close()
+    with pytest.raises(IntegrityError):
+        Database.open(path, Schema(77, (FAMILY, ORPHANED)))
+    assert version_of(path) == 1
+
+
+@pytest.mark.req("D12")
+def test_programs_that_start_at_once_migrate_once(tmp_path: Path) -> None:
+    barrier = threading.Barrier(6)
+
+    def start(path: Path) -> None:
+        barrier.wait(30)
+        Database.open(path, TWO).close()
+
+    with ThreadPoolExecutor(6) as pool:
+        for round_ in range(25):  # without the lock on the directory about one round in ten fails
+            path = tmp_path / f"{round_}.db"
+            for started in [pool.submit(start, path) for _ in range(6)]:
+                started.result(60)
+            assert version_of(path) == 2
+
+
+@pytest.mark.parametrize(
+    "sql", ["CREATE TABLE theirs (a)", "PRAGMA application_id = 78", "PRAGMA user_version = 1"]
+)
+def test_a_file_of_another_program_is_refused_and_not_touched(tmp_path: Path, sql: str) -> None:
     foreign = tmp_path / "foreign.db"
     connection = apsw.Connection(str(foreign))
-    connection.execute("CREATE TABLE theirs (a)")
+    connection.execute(sql)
     connection.close()
+    before = foreign.read_bytes()
     with pytest.raises(StoreCorrupt):
         Database.open(foreign, ONE)
+    assert foreign.read_bytes() == before
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
+def test_a_file_that_is_gone_from_beside_its_wal_is_refused_and_the_wal_is_kept(
+    tmp_path: Path, *, is_there: bool
+) -> None:
+    path, wal = tmp_path / "f.db", tmp_path / "f.db-wal"
+    wal.write_bytes(b"writes that somebody was told are safe")
+    if is_there:
+        path.touch()
+    with pytest.raises(StoreCorrupt, match="still holds writes"):
+        Database.open(path, ONE)
+    assert wal.read_bytes() == b"writes that somebody was told are safe"
+    assert path.exists() == is_there
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "target.db").touch()
+    (tmp_path / "f.db").symlink_to(tmp_path / "target.db")
+    with pytest.raises(StoreUnavailable):
+        Database.open(tmp_path / "f.db", ONE)
+    assert (tmp_path / "target.db").stat().st_size == 0
+
+
+def test_a_link_on_the_way_to_the_file_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "way").symlink_to(tmp_path / "real")
+    Database.open(tmp_path / "way" / "f.db", ONE).close()
+    assert (tmp_path / "real" / "f.db").exists()
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    path = tmp_path / "f.db"
+    Database.open(path, ONE).close()
+    path.chmod(0o644)
+    Database.open(path, ONE).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_garbage_a_folder_and_a_missing_folder_are_clear_errors(tmp_path: Path) -> None:
@@ -153,11 +272,48 @@ def test_a_broken_constraint_is_an_integrity_error_for_its_caller_alone(tmp_path
         assert database.read_blocking(lambda c: c.execute("SELECT count(*) FROM t").fetchone()) == (2,)
 
 
-def test_a_group_holds_at_least_one(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        Database.open(tmp_path / "f.db", ONE, group_max=0)
+@pytest.mark.parametrize("sizes", [{"group_max": 0}, {"readers": 0}], ids=str)
+def test_a_database_without_a_group_or_a_reader_is_refused_and_left_closed(
+    tmp_path: Path, sizes: dict[str, int]
+) -> None:
+    threads = threading.active_count()
+    with pytest.raises(ValueError, match=r"at least one|greater than 0"):
+        Database.open(tmp_path / "f.db", ONE, **sizes)
+    assert threading.active_count() == threads
+    Database.open(tmp_path / "f.db", ONE).close()
 
 
 def test_migrations_with_a_gap_make_no_schema() -> None:
     with pytest.raises(ValueError, match="gap"):
         Schema(1, (SECOND,))
+
+
+@pytest.mark.parametrize("application_id", [0, -1, 2**31, 2**32 + 5])
+def test_an_application_id_that_sqlite_cannot_keep_makes_no_schema(application_id: int) -> None:
+    with pytest.raises(ValueError, match="application_id"):
+        Schema(application_id, (FIRST,))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (apsw.FullError, StoreFull),
+        (apsw.CorruptError, StoreCorrupt),
+        (apsw.NotADBError, StoreCorrupt),
+        (apsw.ConstraintError, IntegrityError),
+        (apsw.BusyError, StoreUnavailable),
+        (apsw.LockedError, StoreUnavailable),
+        (apsw.IOError, StoreUnavailable),
+        (apsw.CantOpenError, StoreUnavailable),
+        (apsw.ReadOnlyError, StoreUnavailable),
+        (apsw.NoMemError, StoreUnavailable),
+        (apsw.ProtocolError, StoreUnavailable),
+        (apsw.SQLError, apsw.SQLError),
+        (KeyError, KeyError),
+    ],
+)
+def test_a_drivers_error_becomes_ours_and_a_mistake_of_ours_stays_one(theirs: type, ours: type) -> None:
+    error = theirs("x")
+    meaning = translate(error)
+    assert type(meaning) is ours
+    assert meaning is error or meaning.__cause__ is error

@@ -38,10 +38,7 @@ def test_every_class_survives_the_way_there_and_back(error_class: type[MeshError
 
 @pytest.mark.req("F7")
 def test_no_two_classes_share_a_code() -> None:
-    def count(root: type[MeshError]) -> int:
-        return 1 + sum(count(child) for child in root.__subclasses__())
-
-    assert len(BY_CODE) == count(MeshError)
+    assert len(BY_CODE) == len(list(MeshError.family()))
 
 
 def test_a_title_never_varies_and_an_empty_detail_is_left_out() -> None:
@@ -70,7 +67,13 @@ def test_a_conflict_carries_its_word_and_prefix_as_attributes_too() -> None:
         (500, None, DependencyError),
         (404, {}, RequestError),
         (429, {"code": "from_the_future"}, RateLimited),
-        (409, {"code": "from_the_future", "retry": "after"}, DependencyError),
+        (400, {"code": "from_the_future"}, RequestError),
+        (408, "<html>", DependencyError),
+        (425, None, DependencyError),
+        (409, {"code": "from_the_future", "retry": "after"}, RateLimited),
+        (409, {"code": "from_the_future", "retry": "same_id"}, DependencyError),
+        (503, {"code": "from_the_future", "retry": "no"}, RequestError),
+        (404, {"code": "from_the_future", "retry": ["no"]}, RequestError),
         (200, [1, 2], DependencyError),
     ],
 )
@@ -78,6 +81,12 @@ def test_an_answer_of_an_unknown_server_is_judged_by_its_status(status: int, pro
     back = parse(status, problem)
     assert type(back) is kind
     assert back.extras["unknown_status"] == status
+
+
+def test_an_unknown_code_is_kept_for_people_to_read() -> None:
+    back = parse(418, {"code": "from_the_future", "detail": "d", "unknown_status": 7})
+    assert back.detail == "from_the_future: d"
+    assert back.extras == {"unknown_status": 418}
 
 
 @pytest.mark.parametrize(
@@ -88,9 +97,10 @@ def test_an_answer_of_an_unknown_server_is_judged_by_its_status(status: int, pro
         {"code": ["not_found"]},
         {"code": "idempotency_key_reused"},
         {"code": "idempotency_key_reused", "conflict": 3, "fingerprint_prefix": None, "self": "x"},
+        {"code": "idempotency_key_reused", "conflict": 10**5000, "fingerprint_prefix": ["a"]},
         {"code": "nope", "unknown_status": 3},
     ],
-    ids=str,
+    ids=lambda problem: str(list(problem)),
 )
 def test_a_hostile_problem_is_still_only_an_error(problem: dict[str, object]) -> None:
     assert isinstance(parse(404, problem), MeshError)

@@ -2,11 +2,15 @@
 
 `Database` is the whole of it for a caller; the other modules answer one question each:
 
+    file         what must be true of the file on the disk
     connection   how a connection must be configured before it may be trusted
-    errors       what a driver's error means to us, and which one ends the process
-    writer       how many callers share one commit, and what happens when it fails
-    readers      how a query sees one unchanging moment
     schema       how a file gets to the version this program knows
+    transactions who may end a transaction
+    writer       how many callers share one commit, and what happens when it fails
+    replies      how an outcome travels to whoever waits for it
+    readers      how a query sees one unchanging moment
+    errors       what a driver's error means to us
+    sync_guard   the first sync that fails ends the process
 """
 
 from claudemesh.storage.sqlite.database import Database

@@ -4,14 +4,12 @@ Every setting that the promise rests on is read back after it was set: a pragma 
 error to SQLite, and a file system that cannot do WAL falls back without a word.
 """
 
-import os
-import stat
 from pathlib import Path
 from typing import Final
 
 import apsw
 
-from claudemesh.kernel.errors import ConfigError, StoreUnavailable
+from claudemesh.kernel.errors import ConfigError
 
 # Below this a WAL file can be corrupted when two connections write and checkpoint at once (the WAL-reset bug).
 SQLITE_VERSION_MIN: Final = (3, 51, 3)
@@ -33,40 +31,24 @@ _SETTINGS: Final[dict[str, tuple[str | int, str | int]]] = {
 }
 
 
-def open_writer(path: Path) -> apsw.Connection:
-    """Open, creating the file readable by its owner only; SQLite gives its WAL the same mode."""
+def connect(path: Path, *, read_only: bool) -> apsw.Connection:
+    """Open a file that exists, and change nothing in it yet."""
     check_library_version(apsw.sqlite_lib_version())
-    _create(path)
-    return _configured(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE))
+    mode = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+    connection = apsw.Connection(str(path), flags=mode | apsw.SQLITE_OPEN_NOFOLLOW)
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    return connection
 
 
-def _create(path: Path) -> None:
-    # Not by opening it: closing a descriptor would drop every lock that this process holds on the file.
-    try:
-        os.mknod(path, stat.S_IFREG | 0o600)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be created: {error.strerror}") from error
-
-
-def open_reader(path: Path) -> apsw.Connection:
-    check_library_version(apsw.sqlite_lib_version())
-    return _configured(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY))
+def configure(connection: apsw.Connection) -> None:
+    for pragma, (wanted, expected) in _SETTINGS.items():
+        connection.pragma(pragma, wanted)
+        found = connection.pragma(pragma)
+        if found != expected:
+            raise ConfigError(f"PRAGMA {pragma} is {found!r} and must be {expected!r} on this file system")
 
 
 def check_library_version(version: str) -> None:
     if tuple(int(part) for part in version.split(".")) < SQLITE_VERSION_MIN:
         floor = ".".join(map(str, SQLITE_VERSION_MIN))
         raise ConfigError(f"SQLite {version} can corrupt a WAL file; {floor} or newer is needed")
-
-
-def _configured(connection: apsw.Connection) -> apsw.Connection:
-    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-    for pragma, (wanted, expected) in _SETTINGS.items():
-        connection.pragma(pragma, wanted)
-        found = connection.pragma(pragma)
-        if found != expected:
-            connection.close()
-            raise ConfigError(f"PRAGMA {pragma} is {found!r} and must be {expected!r} on this file system")
-    return connection

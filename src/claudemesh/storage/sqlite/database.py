@@ -1,17 +1,22 @@
 """One SQLite file as its users see it: write, read, close."""
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Self, TypeVar
 
 import apsw
 
-from claudemesh.storage.sqlite.connection import open_writer
+from claudemesh.kernel.errors import MeshError
+from claudemesh.storage.sqlite import sync_guard
+from claudemesh.storage.sqlite.connection import configure, connect
 from claudemesh.storage.sqlite.errors import translated
+from claudemesh.storage.sqlite.file import one_at_a_time, provide
 from claudemesh.storage.sqlite.readers import Query, Readers
 from claudemesh.storage.sqlite.replies import LoopReply, ThreadReply
-from claudemesh.storage.sqlite.schema import Schema, migrate
+from claudemesh.storage.sqlite.schema import Schema, check_owner, migrate
+from claudemesh.storage.sqlite.transactions import Transactions
 from claudemesh.storage.sqlite.writer import GROUP_MAX_DEFAULT, Item, Job, Operation, Outcome, Writer
 
 T = TypeVar("T")
@@ -37,29 +42,50 @@ class Database:
         cls, path: Path, schema: Schema, *, group_max: int = GROUP_MAX_DEFAULT, readers: int = READERS_DEFAULT
     ) -> Self:
         """Open or create the file and bring it to the schema's version, or refuse it with the reason."""
-        with translated():
-            connection = open_writer(path)
+        sync_guard.install()
+        path = path.parent.resolve() / path.name
+        with one_at_a_time(path.parent), translated():
+            provide(path)
+            connection = connect(path, read_only=False)
             try:
-                migrate(connection, schema)
+                check_owner(connection, schema)  # before the first change: a file that is not ours stays as it is
+                configure(connection)
+                transactions = Transactions(connection)
+                migrate(connection, transactions, schema)
+                sync_guard.sync_directory(path.parent)
+                writer = Writer(connection, transactions, group_max=group_max)
+                reading = Readers(path, readers)
             except BaseException:
                 connection.close()
                 raise
-        writer = Writer(connection, group_max=group_max)
         writer.start()
-        return cls(writer, Readers(path, readers), connection)
+        return cls(writer, reading, connection)
 
     async def write(self, operation: Operation[Item, Outcome], item: Item) -> Outcome:
+        """Apply the operation to one item; a refusal is raised."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        self._writer.submit(Job(operation, item, LoopReply(loop, future)))
+        self._writer.submit(Job(operation, (item,), LoopReply(loop, future)))
+        return await future
+
+    async def write_many(
+        self, operation: Operation[Item, Outcome], items: Sequence[Item]
+    ) -> list[Outcome | MeshError]:
+        """Apply the operation to each item, all in one commit; a refusal is the outcome of its own item alone."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[Outcome | MeshError]] = loop.create_future()
+        self._writer.submit(Job(operation, items, LoopReply(loop, future), is_batch=True))
         return await future
 
     def write_blocking(self, operation: Operation[Item, Outcome], item: Item) -> Outcome:
+        """As `write`, from a thread that has no event loop."""
         return self.submit(operation, item).result()
 
     def submit(self, operation: Operation[Item, Outcome], item: Item) -> Future[Outcome]:
+        """As `write_blocking`, without waiting yet. It cannot be cancelled: it is as good as written."""
         future: Future[Outcome] = Future()
-        self._writer.submit(Job(operation, item, ThreadReply(future)))
+        future.set_running_or_notify_cancel()
+        self._writer.submit(Job(operation, (item,), ThreadReply(future)))
         return future
 
     async def read(self, query: Query[T]) -> T:
@@ -69,7 +95,10 @@ class Database:
         return self._readers.submit(query).result()
 
     def close(self) -> None:
-        """Finish what was submitted and let go of the file. May be called twice."""
+        """Finish what was submitted and let go of the file. May be called twice.
+
+        It waits for the queries and writes under way, so from an event loop call it in a thread.
+        """
         self._readers.close()
         self._writer.close()
         self._connection.close()

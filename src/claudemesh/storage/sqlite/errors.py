@@ -1,4 +1,4 @@
-"""What a driver's error means to us, and which one ends the process."""
+"""What a driver's error means to us."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,8 +7,6 @@ from typing import Final
 import apsw
 
 from claudemesh.kernel.errors import IntegrityError, MeshError, StoreCorrupt, StoreFull, StoreUnavailable
-
-_SYNC_FAILURES: Final = frozenset({apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC})
 
 # In this order: the first that fits.
 _MEANING: Final[tuple[tuple[type[apsw.Error], type[MeshError]], ...]] = (
@@ -24,11 +22,6 @@ _MEANING: Final[tuple[tuple[type[apsw.Error], type[MeshError]], ...]] = (
     (apsw.NoMemError, StoreUnavailable),
     (apsw.ProtocolError, StoreUnavailable),
 )
-
-
-def is_sync_failure(error: BaseException) -> bool:
-    """Say whether the disk refused to confirm a write, after which nothing on that file may be tried again."""
-    return isinstance(error, apsw.Error) and getattr(error, "extendedresult", 0) in _SYNC_FAILURES
 
 
 def translate(error: BaseException) -> BaseException:

@@ -1,10 +1,11 @@
 """How a query sees one unchanging moment, beside a writer that never waits for it.
 
-A few threads with a read-only connection each. A query runs inside a read transaction: whatever it asks, it is
-answered from the same commit.
+A few read-only connections, opened and checked at the start, and as many threads. A query runs inside a read
+transaction: whatever it asks, it is answered from the same commit. A query that takes long keeps the WAL from being
+moved into the file, so it should page instead.
 """
 
-import threading
+import queue
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TypeVar
 import apsw
 
 from claudemesh.kernel.errors import StoreUnavailable
-from claudemesh.storage.sqlite.connection import open_reader
+from claudemesh.storage.sqlite.connection import configure, connect
 from claudemesh.storage.sqlite.errors import translated
 
 T = TypeVar("T")
@@ -23,10 +24,12 @@ Query = Callable[[apsw.Connection], T]
 
 class Readers:
     def __init__(self, path: Path, count: int) -> None:
-        self._path = path
-        self._local = threading.local()
-        self._connections: list[apsw.Connection] = []
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="sqlite-reader")
+        self._idle: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
+        for _ in range(count):
+            connection = connect(path, read_only=True)
+            self._idle.put(connection)
+            configure(connection)
 
     def submit(self, query: Query[T]) -> Future[T]:
         try:
@@ -37,23 +40,22 @@ class Readers:
     def close(self) -> None:
         """Wait for the queries under way, then close. May be called twice."""
         self._pool.shutdown(wait=True)
-        while self._connections:
-            self._connections.pop().close()
+        while not self._idle.empty():
+            self._idle.get().close()
 
     def _run(self, query: Query[T]) -> T:
-        with translated():
-            connection = self._connection()
-            connection.execute("BEGIN")
-            try:
-                return query(connection)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+        connection = self._idle.get()  # never waits: there are as many as threads
+        try:
+            with translated():
+                return _in_transaction(connection, query)
+        finally:
+            self._idle.put(connection)
 
-    def _connection(self) -> apsw.Connection:
-        connection: apsw.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = open_reader(self._path)
-            self._local.connection = connection
-            self._connections.append(connection)
-        return connection
+
+def _in_transaction(connection: apsw.Connection, query: Query[T]) -> T:
+    connection.execute("BEGIN")
+    try:
+        return query(connection)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

@@ -46,9 +46,21 @@ def _settle_all(settled: list[tuple[asyncio.Future[Any], object]]) -> None:
 
 
 def _settle(future: Future[Any] | asyncio.Future[Any], outcome: object) -> None:
-    if future.done():
-        return
-    if isinstance(outcome, BaseException):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
+    try:
+        if future.done():
+            return
+        if isinstance(outcome, BaseException):
+            future.set_exception(_raisable(outcome))
+        else:
+            future.set_result(outcome)
+    except BaseException:  # noqa: BLE001, S110  what a caller hung onto its future must not stop the answers to others
+        pass
+
+
+def _raisable(error: BaseException) -> Exception:
+    """Return what a future can carry: not an error that would mean something else where it is raised."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    wrapped = RuntimeError(f"an operation raised {error!r}")
+    wrapped.__cause__ = error
+    return wrapped

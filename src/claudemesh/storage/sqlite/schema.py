@@ -5,49 +5,64 @@ and change with the transaction that does the work.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import apsw
 
-from claudemesh.kernel.errors import StoreCorrupt
+from claudemesh.kernel.errors import IntegrityError, StoreCorrupt
 from claudemesh.storage.migrate import Migration, check_migrations, plan
+from claudemesh.storage.sqlite.transactions import Transactions
+
+_APPLICATION_ID_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a file must hold; `application_id` is a 31-bit number of its own for every kind of file."""
+    """What a file must hold; `application_id` is a number of its own for every kind of file."""
 
     application_id: int
     migrations: tuple[Migration, ...]
 
     def __post_init__(self) -> None:
         check_migrations(self.migrations)
+        if not 0 < self.application_id <= _APPLICATION_ID_MAX:
+            raise ValueError(
+                f"an application_id lies within 1 and {_APPLICATION_ID_MAX}, not {self.application_id}"
+            )
 
 
-def migrate(connection: apsw.Connection, schema: Schema) -> None:
-    """Apply what is due, all of it or nothing; two processes that start at once do it one after the other."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = connection.pragma("user_version")
-        _check_ownership(connection, schema, version)
-        due = plan(version, schema.migrations)
-        for migration in due:
-            connection.execute(migration.sql)
-        if due:
-            connection.pragma("user_version", due[-1].version)
-            connection.pragma("application_id", schema.application_id)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _check_ownership(connection: apsw.Connection, schema: Schema, version: int) -> None:
-    found = connection.pragma("application_id")
-    if found == schema.application_id:
-        return
+def check_owner(connection: apsw.Connection, schema: Schema) -> int:
+    """Return the file's version, or refuse a file that is not ours or is newer; nothing is changed."""
+    found, version = connection.pragma("application_id"), int(connection.pragma("user_version"))
     is_empty = version == 0 and found == 0 and not connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
-    if not is_empty:
+    if found != schema.application_id and not is_empty:
         raise StoreCorrupt(
             f"the file belongs to something else: application_id {found:#x}, not {schema.application_id:#x}"
         )
+    plan(version, schema.migrations)
+    return version
+
+
+def migrate(connection: apsw.Connection, transactions: Transactions, schema: Schema) -> None:
+    """Apply what is due, all of it or nothing; two processes that start at once do it one after the other."""
+    # With foreign keys on, rebuilding a table (copy, drop, rename) would delete the rows that refer to it.
+    connection.pragma("foreign_keys", 0)
+    try:
+        transactions.begin()
+        with transactions.committing():
+            due = plan(check_owner(connection, schema), schema.migrations)
+            for migration in due:
+                # To its end: by itself it would stop at the first statement that returns a row.
+                connection.execute(migration.sql).fetchall()
+            if due:
+                _check_references(connection)
+                connection.pragma("user_version", due[-1].version)
+                connection.pragma("application_id", schema.application_id)
+    finally:
+        connection.pragma("foreign_keys", 1)
+
+
+def _check_references(connection: apsw.Connection) -> None:
+    broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+    if broken:
+        raise IntegrityError(f"a migration leaves {len(broken)} rows that refer to nothing, in {broken[0][0]}")

@@ -1,40 +1,52 @@
 """How many callers share one commit, and what happens when it fails.
 
-One thread owns the only connection that writes. Callers hand it an operation and an item; while one commit is on
-its way to the disk the next group gathers, so the more callers wait, the fewer syncs each of them costs.
+One thread owns the only connection that writes. Callers hand it an operation and items; while one commit is on its
+way to the disk the next group gathers, so the more callers wait, the fewer syncs each of them costs.
 
 The rules, which every store on top relies on:
 
 - A group is one `BEGIN IMMEDIATE` transaction. Accepts, claims and settles share it, in the order they came.
-- Neighbours of the same operation are applied in one call, as a batch with an outcome for each item.
+- Neighbours of the same operation are applied in one call, as a batch with an outcome for each item. The same means
+  equal: a function or a bound method batches, a fresh lambda for each call does not.
 - An operation judges before its first write and *returns* a refusal (a MeshError as that item's outcome), so that
   a refusal costs its neighbours nothing.
-- An operation that *raises* was not expected to: the group is rolled back and its members are run again one by
-  one, each in a transaction of its own, so that only the one at fault fails.
+- An operation that *raises* was not expected to: the group is rolled back and its items are run again one by one,
+  each in a transaction of its own, so that only the one at fault fails. So it may run twice before it is answered
+  once, and must have no effect outside the transaction; nor may it keep a cursor open or end the transaction.
 - Nobody is answered before the commit, not even with a refusal: it may rest on a neighbour's row.
 - A sync that fails ends the process (see `runtime.halt`): the outcome of the whole group is unknown.
 """
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import apsw
 
 from claudemesh.kernel.errors import IntegrityError, MeshError, StoreUnavailable
 from claudemesh.runtime import points
-from claudemesh.runtime.halt import halt
-from claudemesh.storage.sqlite.errors import is_sync_failure, translate
+from claudemesh.storage.sqlite import sync_guard
+from claudemesh.storage.sqlite.connection import BUSY_TIMEOUT_MS
+from claudemesh.storage.sqlite.errors import translate
 from claudemesh.storage.sqlite.replies import Reply, answer
+from claudemesh.storage.sqlite.transactions import Transactions
 
 GROUP_MAX_DEFAULT: Final = 256
+
+BEFORE_COMMIT: Final = points.declare("sqlite.before_commit")
+AFTER_COMMIT: Final = points.declare("sqlite.after_commit")
 
 # Checkpoints run on this thread, after the callers were answered: early when nobody waits, late when many do.
 CHECKPOINT_IDLE_PAGES: Final = 250
 CHECKPOINT_BUSY_PAGES: Final = 4_000
+WAL_PAGES_MAX: Final = 16_000  # 64 MB; beyond it readers are waited for
+RESTART_WAIT_MS: Final = 500
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -43,35 +55,49 @@ Outcome = TypeVar("Outcome")
 Operation = Callable[[apsw.Connection, Sequence[Item]], Sequence[Outcome | MeshError]]
 
 
+Call = tuple[Operation[Any, Any], Any]  # an operation and one item
+
+
 @dataclass(slots=True)
 class Job:
+    """What one caller waits for: the outcome of its one item, or the list of them all if it asked for many."""
+
     operation: Operation[Any, Any]
-    item: Any
+    items: Sequence[Any]
     reply: Reply
+    is_batch: bool = False
 
 
 class Writer:
     def __init__(
-        self,
-        connection: apsw.Connection,
-        *,
-        group_max: int = GROUP_MAX_DEFAULT,
+        self, connection: apsw.Connection, transactions: Transactions, *, group_max: int = GROUP_MAX_DEFAULT
     ) -> None:
         if group_max < 1:
-            raise ValueError("a group holds at least one job")
+            raise ValueError("a group holds at least one item")
         self._connection = connection
+        self._transactions = transactions
         self._group_max = group_max
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._group: list[Job] = []  # what is under way
         self._accepting = threading.Lock()
         self._is_closed = False
+        self._pid = os.getpid()
         self._wal_pages = 0
+        self._restart_at_pages = WAL_PAGES_MAX
         connection.set_wal_hook(self._note_wal_pages)
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
 
     def start(self) -> None:
+        sync_guard.watch(self._answer_unknown)
         self._thread.start()
 
     def submit(self, job: Job) -> None:
+        if threading.get_ident() == self._thread.ident:
+            raise RuntimeError(
+                "an operation writes through its connection; to wait for the writer here is for ever"
+            )
+        if os.getpid() != self._pid:
+            raise StoreUnavailable("the store was opened before a fork, and its writer stayed with the parent")
         with self._accepting:
             if self._is_closed:
                 raise StoreUnavailable("the store is closed")
@@ -84,27 +110,29 @@ class Writer:
                 self._is_closed = True
                 self._queue.put(None)
         self._thread.join()
+        sync_guard.unwatch(self._answer_unknown)
 
     # --- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        group: list[Job] = []
         try:
             is_open = True
             while is_open:
-                group, is_open = self._next_group()
-                self._commit(group)
+                self._group, is_open = self._next_group()
+                self._serve(self._group)
                 self._checkpoint_if_due()
         except BaseException as error:  # noqa: BLE001  whatever it is, nobody may be left waiting for this thread
-            self._give_up(group, error)
+            sync_guard.give_up(f"the writer of {self._connection.filename} failed: {error!r}")
 
     def _next_group(self) -> tuple[list[Job], bool]:
-        """Wait for a first job, then take whatever else waits already. False after the last group."""
+        """Wait for a first job, then take what else waits, up to the limit of items. False after the last group."""
         group: list[Job] = []
+        items = 0
         job = self._queue.get()
         while job is not None:
             group.append(job)
-            if len(group) == self._group_max:
+            items += len(job.items)
+            if items >= self._group_max:
                 return group, True
             try:
                 job = self._queue.get_nowait()
@@ -112,57 +140,44 @@ class Writer:
                 return group, True
         return group, False
 
-    def _commit(self, group: list[Job]) -> None:
-        if not group:
-            return
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except apsw.Error as error:
-            if is_sync_failure(error) or isinstance(error, apsw.SQLError):  # the latter: one was left open
-                raise
-            # No member's fault: another process holds the file, or there is no room for a lock.
-            answer([(job.reply, translate(error)) for job in group])
-            return
-        try:
-            outcomes = self._transact(group)
-        except Exception as error:
-            if is_sync_failure(error):
-                raise
-            if len(group) > 1:
-                for job in group:
-                    self._commit([job])
-                return
-            outcomes = [translate(error)]
-        else:
-            points.reach("sqlite.after_commit")
-        answer([(job.reply, outcome) for job, outcome in zip(group, outcomes, strict=True)])
+    def _serve(self, group: list[Job]) -> None:
+        calls = [(job.operation, item) for job in group for item in job.items]
+        outcomes = iter(self._settle(calls) if calls else ())
+        answers: list[tuple[Reply, object]] = []
+        for job in group:
+            mine = list(islice(outcomes, len(job.items)))
+            answers.append((job.reply, mine if job.is_batch else mine[0]))
+        answer(answers)
 
-    def _transact(self, group: list[Job]) -> list[object]:
-        connection = self._connection
+    def _settle(self, calls: list[Call]) -> list[object]:
+        """Return the outcome of each call: all in one transaction, or if that breaks each in its own."""
         try:
-            outcomes = _apply(connection, group)
-            points.reach("sqlite.before_commit")
-            connection.execute("COMMIT")
-        except BaseException as error:
-            if not is_sync_failure(error) and connection.in_transaction:
-                connection.execute("ROLLBACK")
+            self._transactions.begin()
+        except apsw.SQLError:  # one was left open: the connection cannot be trusted any more
             raise
+        except apsw.Error as error:  # no member's fault: another process holds the file, or there is no room
+            return [translate(error) for _ in calls]
+        try:
+            with self._transactions.committing():
+                outcomes = _apply(self._connection, calls)
+                points.reach(BEFORE_COMMIT)
+        except BaseException as error:  # noqa: BLE001  the caller's, whatever it is: it is raised where it waits
+            if len(calls) == 1:
+                return [translate(error)]
+            return [outcome for call in calls for outcome in self._settle([call])]
+        points.reach(AFTER_COMMIT)
         return outcomes
 
-    def _give_up(self, group: list[Job], error: BaseException) -> None:
-        """Tell everyone who waits that the outcome is unknown, and end the process."""
+    def _answer_unknown(self, reason: str) -> None:
+        """Tell everyone who waits, from whatever thread the end of the process is announced on."""
         with self._accepting:
             self._is_closed = True
-        waiting = [*group]
-        while True:
-            try:
+        waiting = [*self._group]
+        with suppress(queue.Empty):
+            while True:
                 job = self._queue.get_nowait()
-            except queue.Empty:
-                break
-            if job is not None:
-                waiting.append(job)
-        answer([(job.reply, StoreUnavailable(f"the store failed under this write: {error}")) for job in waiting])
-        halt(f"the writer of {self._connection.filename} failed: {error!r}")
+                waiting += [] if job is None else [job]
+        answer([(job.reply, StoreUnavailable(f"the store failed under this write: {reason}")) for job in waiting])
 
     # --- checkpoints -----------------------------------------------------------------------------
 
@@ -174,23 +189,31 @@ class Writer:
         due = CHECKPOINT_IDLE_PAGES if self._queue.empty() else CHECKPOINT_BUSY_PAGES
         if self._wal_pages < due:
             return
-        try:
+        # What is committed is safe in the WAL, so an error here (a full disk, a busy reader) only means: later.
+        with suppress(apsw.Error):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            self._wal_pages = 0
-        except apsw.Error as error:
-            # What is committed is safe in the WAL; the next group tries again. Only a failed sync is different.
-            if is_sync_failure(error):
-                raise
+            if self._wal_pages < WAL_PAGES_MAX:
+                self._restart_at_pages = WAL_PAGES_MAX
+            elif self._wal_pages >= self._restart_at_pages:
+                self._restart_wal()
+        self._wal_pages = 0
+
+    def _restart_wal(self) -> None:
+        """Wait a moment for the readers: while they overlap, the WAL never comes to begin again at its start."""
+        self._restart_at_pages = self._wal_pages + WAL_PAGES_MAX
+        self._connection.set_busy_timeout(RESTART_WAIT_MS)
+        try:
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        finally:
+            self._connection.set_busy_timeout(BUSY_TIMEOUT_MS)
 
 
-def _apply(connection: apsw.Connection, group: list[Job]) -> list[object]:
+def _apply(connection: apsw.Connection, calls: list[Call]) -> list[object]:
     outcomes: list[object] = []
-    for operation, jobs in groupby(group, key=lambda job: job.operation):
-        items = [job.item for job in jobs]
+    for operation, neighbours in groupby(calls, key=itemgetter(0)):
+        items = [item for _, item in neighbours]
         results = operation(connection, items)
         if len(results) != len(items):
             raise IntegrityError(f"{len(items)} items went in, {len(results)} outcomes came out")
         outcomes.extend(results)
-        if not connection.in_transaction:
-            raise IntegrityError("an operation ended the transaction that it shares with others")
     return outcomes

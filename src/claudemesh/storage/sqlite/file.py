@@ -1,0 +1,63 @@
+"""What must be true of the file on the disk, around SQLite's own view of it.
+
+Everything here happens under a lock on the directory: programs that start at once come one after the other, also
+through the change to WAL mode, for which SQLite's own busy timeout does not wait.
+"""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from claudemesh.kernel.errors import StoreCorrupt, StoreUnavailable
+
+_COMPANIONS: Final = ("", "-wal", "-shm")
+_OTHERS: Final = 0o077
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be opened: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # which also lets go of the lock
+
+
+def provide(path: Path) -> None:
+    """Create the file if there is none, for its owner's eyes only; refuse one that lost its content."""
+    wal = path.with_name(path.name + "-wal")
+    if _size(path) == 0 and _size(wal) > 0:
+        raise StoreCorrupt(
+            f"{path} is missing or empty, but {wal.name} still holds writes: opening it would destroy them. "
+            "Put the file back, or move both away"
+        )
+    try:
+        # Not by opening it: closing a descriptor would drop every lock that this process holds on the file.
+        with suppress(FileExistsError):
+            os.mknod(path, stat.S_IFREG | 0o600)
+        for companion in _COMPANIONS:
+            _restrict(path.with_name(path.name + companion))
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be created or restricted: {error.strerror}") from error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _restrict(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode) and mode & _OTHERS:
+            path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
