@@ -8,9 +8,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # so that it runs by path as well as with -m
 
 from claudemesh.kernel import outbox  # noqa: E402  after the path is set
-from claudemesh.kernel.admission import Match  # noqa: E402
-from claudemesh.kernel.errors import MeshError  # noqa: E402
-from tools import vectors  # noqa: E402
+from claudemesh.kernel.admission import Match  # noqa: E402  as above
+from claudemesh.kernel.errors import MeshError  # noqa: E402  as above
+from tools import vectors  # noqa: E402  as above
 
 MADE = "<!-- Made from the code by `make docs`. Change the code, not this page. -->"
 

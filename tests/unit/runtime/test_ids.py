@@ -1,5 +1,6 @@
 """Ids of one process grow, over all its threads and whatever its clock does."""
 
+import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -42,7 +43,7 @@ def test_ids_of_many_threads_are_all_different_and_each_thread_sees_them_grow() 
 
 
 @pytest.mark.req("F4")
-def test_two_threads_never_step_from_the_same_id() -> None:
+def test_two_threads_never_step_from_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first thread is held while it asks the time; the second must wait for it, and not overtake it."""
     asked, overtaken = threading.Event(), threading.Event()
 
@@ -53,6 +54,8 @@ def test_two_threads_never_step_from_the_same_id() -> None:
                 overtaken.wait(0.3)  # with the lock nobody can: the bound is what ends it
             return 1_000
 
+    entropy = iter([2**79, 1])  # from the same last id the second would get the smaller one
+    monkeypatch.setattr(secrets, "randbits", lambda _bits: next(entropy))
     source = UlidSource(HeldClock([]))
 
     def second() -> str:
