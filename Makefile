@@ -42,11 +42,11 @@ check: setup ## formatting, lint, types, layers, spelling, pins and docs
 	$(BIN)/python tools/docs.py --check
 
 .PHONY: chaos
-chaos: setup packages ## kill, tear and fill: the chaos tests with many more rounds
+chaos: setup packages ## kill, tear and fill: the chaos tests with 20 times the rounds of `make test`
 	$(PYTEST) tests/chaos --effort=chaos --timeout=3600
 
 .PHONY: soak
-soak: setup packages ## the chaos tests for hours
+soak: setup packages ## the chaos tests with 400 times the rounds of `make test`
 	$(PYTEST) tests/chaos --effort=soak --timeout=0
 
 .PHONY: bench
