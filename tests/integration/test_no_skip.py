@@ -21,6 +21,7 @@ def run_pytest(directory: Path, files: dict[str, str]) -> subprocess.CompletedPr
         (directory / f"test_{name}.py").write_text(f"import pytest\n{text}\n")
     command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", f"--config-file={ROOT / 'pyproject.toml'}"]
     command += ["-p", "tests.conftest", "-p", "no:cacheprovider", "--continue-on-collection-errors", str(directory)]
+    command += ["-rN"]  # no summary: where CI is set it repeats each message in full
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
