@@ -74,7 +74,7 @@ class Database:
         """Apply the operation to each item, all in one commit; a refusal is the outcome of its own item alone."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Outcome | MeshError]] = loop.create_future()
-        self._writer.submit(Job(operation, items, LoopReply(loop, future), is_batch=True))
+        self._writer.submit(Job(operation, tuple(items), LoopReply(loop, future), is_batch=True))
         return await future
 
     def write_blocking(self, operation: Operation[Item, Outcome], item: Item) -> Outcome:
