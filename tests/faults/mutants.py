@@ -49,8 +49,8 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="The end waits until it could say why.",
         file="runtime/halt.py",
-        old="        threading.Thread(target=_say, args=(reason,), daemon=True).start()\n",
-        new="        _say(reason)\n",
+        old="            threading.Thread(target=words, daemon=True).start()\n",
+        new="            words()\n",
         test=f"{_FIRE}::test_a_standard_error_that_cannot_be_written_does_not_keep_the_process_alive",
     ),
     Fault(
@@ -128,8 +128,8 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="Closing drops what waits.",
         file="storage/sqlite/writer.py",
-        old="                return group, True\n        return group, False",
-        new="                return group, True\n        return [], False",
+        old="                return True\n        return False",
+        new="                return True\n        self._group = []\n        return False",
         test=f"{_ENGINE}/test_sqlite_engine.py::test_closing_finishes_what_was_submitted",
     ),
     Fault(
@@ -153,6 +153,27 @@ MUTANTS: tuple[Fault, ...] = (
         new="isinstance(error, Exception)",
         test=f"{_ENGINE}/test_sqlite_engine.py::"
         "test_whatever_an_operation_raises_reaches_its_caller_and_stops_nobody",
+    ),
+    Fault(
+        what="The frames of an operation that broke are kept, and with them its open cursor.",
+        file="storage/sqlite/writer.py",
+        old="            traceback.clear_frames(error.__traceback__)",
+        new="            traceback.format_exception(error)",
+        test=f"{_ENGINE}/test_sqlite_engine.py::test_a_cursor_that_a_broken_operation_left_open_blocks_nobody",
+    ),
+    Fault(
+        what="A batch is looked at again after its caller changed it.",
+        file="storage/sqlite/database.py",
+        old="Job(operation, tuple(items), LoopReply",
+        new="Job(operation, items, LoopReply",
+        test=f"{_ENGINE}/test_sqlite_engine.py::test_a_batch_is_what_it_was_when_it_was_handed_over",
+    ),
+    Fault(
+        what="A query that finds nothing leaves its caller waiting.",
+        file="storage/sqlite/readers.py",
+        old="        except StopIteration as error:",
+        new="        except KeyError as error:",
+        test=f"{_ENGINE}/test_sqlite_engine.py::test_a_query_that_raises_stop_iteration_is_answered_too",
     ),
     # --- transactions, connections, files --------------------------------------------------------
     Fault(
@@ -209,15 +230,15 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="Programs that start at once are left to SQLite, which does not wait on the change to WAL.",
         file="storage/sqlite/file.py",
-        old="        fcntl.flock(descriptor, fcntl.LOCK_EX)\n",
-        new="        fcntl.flock(descriptor, fcntl.LOCK_UN)\n",
+        old="fcntl.LOCK_EX | fcntl.LOCK_NB",
+        new="fcntl.LOCK_SH | fcntl.LOCK_NB",
         test=f"{_FILE}::test_programs_that_start_at_once_migrate_once",
     ),
     Fault(
         what="A WAL whose file is gone is overwritten.",
         file="storage/sqlite/file.py",
-        old="    if _size(path) == 0 and _size(wal) > 0:\n",
-        new="    if _size(path) < 0 and _size(wal) > 0:\n",
+        old="    if _size(path) == 0 and _size(wal) > WAL_HEADER_BYTES:\n",
+        new="    if _size(path) < 0 and _size(wal) > WAL_HEADER_BYTES:\n",
         test=f"{_FILE}::test_a_file_that_is_gone_from_beside_its_wal_is_refused_and_the_wal_is_kept",
     ),
     Fault(

@@ -26,8 +26,8 @@ def halt(reason: str, last_words: Callable[[], None]) -> NoReturn:
     """
     try:
         atexit.register(os._exit, EXIT_STORE_FAILED)
-        threading.Thread(target=_say, args=(reason,), daemon=True).start()
-        last_words()
+        for words in (lambda: _say(reason), last_words):  # each in a thread: neither may keep us waiting
+            threading.Thread(target=words, daemon=True).start()
         time.sleep(ANSWER_GRACE_S)
     finally:
         os._exit(EXIT_STORE_FAILED)

@@ -253,6 +253,40 @@ async def test_one_bad_item_of_a_batch_fails_alone(shelf: SqliteShelf) -> None:
     assert [key for _, key, _ in await shelf.rows()] == ["a", "b", "c"]
 
 
+async def test_a_batch_is_what_it_was_when_it_was_handed_over(shelf: SqliteShelf) -> None:
+    batch = [("a", "1"), ("b", "2")]
+    async with shelf.held():
+        many = asyncio.ensure_future(shelf.database.write_many(put, batch))
+        await asyncio.sleep(0)
+        single = asyncio.ensure_future(shelf.put("c", "3"))
+        await asyncio.sleep(0)
+        batch.clear()
+    assert (await many, await single) == (["1", "2"], "3")
+    assert await shelf.database.write_many(put, (item for item in [("d", "4")])) == ["4"]
+
+
+async def test_a_cursor_that_a_broken_operation_left_open_blocks_nobody(shelf: SqliteShelf) -> None:
+    def leave_a_cursor(connection: apsw.Connection, items: Sequence[str]) -> list[None]:
+        cursor = connection.execute(
+            "INSERT INTO shelf (key, text) VALUES (?, 'x'), ('z', 'x') RETURNING key", items
+        )
+        cursor.fetchone()
+        raise UnexpectedError
+
+    async with shelf.held():
+        calls = (shelf.put("a", "1"), shelf.database.write(leave_a_cursor, "b"), shelf.put("c", "3"))
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        await asyncio.sleep(0)
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [str, UnexpectedError, str]
+    assert await shelf.put("d", "4") == "4"  # while the error is still held
+
+
+async def test_a_query_that_raises_stop_iteration_is_answered_too(shelf: SqliteShelf) -> None:
+    with pytest.raises(RuntimeError):
+        await asyncio.wait_for(shelf.database.read(lambda c: next(c.execute("SELECT 1 FROM shelf"))), 10)
+
+
 def test_a_loop_that_was_closed_while_it_waited_does_not_disturb_the_others(shelf: SqliteShelf) -> None:
     entered, release = threading.Event(), threading.Event()
 
@@ -286,6 +320,9 @@ def test_a_child_of_a_fork_is_told_that_the_writer_is_not_there(shelf: SqliteShe
         try:
             shelf.database.write_blocking(put, ("a", "1"))
         except StoreUnavailable:
+            with suppress(StoreUnavailable):
+                shelf.database.read_blocking(rows)
+                os._exit(1)
             os._exit(7)
         os._exit(1)
     _, status = os.waitpid(child, 0)

@@ -1,5 +1,6 @@
 """What a SQLite file must be before it is trusted: its settings, its owner, its version."""
 
+import fcntl
 import os
 import stat
 import threading
@@ -20,6 +21,7 @@ from claudemesh.kernel.errors import (
 from claudemesh.storage.migrate import Migration
 from claudemesh.storage.sqlite import Database, Schema
 from claudemesh.storage.sqlite import connection as connection_module
+from claudemesh.storage.sqlite import file as file_module
 from claudemesh.storage.sqlite.connection import check_library_version
 from claudemesh.storage.sqlite.errors import translate
 
@@ -222,6 +224,23 @@ def test_a_file_that_is_gone_from_beside_its_wal_is_refused_and_the_wal_is_kept(
         Database.open(path, ONE)
     assert wal.read_bytes() == b"writes that somebody was told are safe"
     assert path.exists() == is_there
+
+
+def test_a_wal_that_holds_nothing_but_its_header_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "f.db-wal").write_bytes(b"\0" * 32)
+    Database.open(tmp_path / "f.db", ONE).close()
+
+
+def test_a_directory_that_somebody_keeps_locked_is_named_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_module, "LOCK_WAIT_S", 0.02)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with pytest.raises(StoreUnavailable, match="is locked"):
+        Database.open(tmp_path / "f.db", ONE)
+    os.close(descriptor)
+    Database.open(tmp_path / "f.db", ONE).close()
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class Database:
     async def write_many(
         self, operation: Operation[Item, Outcome], items: Sequence[Item]
     ) -> list[Outcome | MeshError]:
-        """Apply the operation to each item, all in one commit; a refusal is the outcome of its own item alone."""
+        """Apply it to each item, in one commit unless one breaks; a refusal is the outcome of its own item."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Outcome | MeshError]] = loop.create_future()
         self._writer.submit(Job(operation, tuple(items), LoopReply(loop, future), is_batch=True))

@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from claudemesh.kernel.errors import StoreCorrupt, StoreUnavailable
+from claudemesh.runtime.patience import wait_until
 
 _COMPANIONS: Final = ("", "-wal", "-shm")
 _OTHERS: Final = 0o077
+
+LOCK_WAIT_S: Final = 30.0
+WAL_HEADER_BYTES: Final = 32  # a WAL that holds no more than this holds no write
 
 
 @contextmanager
@@ -25,16 +29,30 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreUnavailable(f"{folder} cannot be opened: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not wait_until(lambda: _lock(descriptor), LOCK_WAIT_S):
+            raise StoreUnavailable(
+                f"{folder} is locked: for {LOCK_WAIT_S:.0f} s another program has been opening a store"
+            )
         yield
     finally:
-        os.close(descriptor)  # which also lets go of the lock
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile has the descriptor too
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise StoreUnavailable(f"the directory cannot be locked: {error.strerror}") from error
+    return True
 
 
 def provide(path: Path) -> None:
     """Create the file if there is none, for its owner's eyes only; refuse one that lost its content."""
     wal = path.with_name(path.name + "-wal")
-    if _size(path) == 0 and _size(wal) > 0:
+    if _size(path) == 0 and _size(wal) > WAL_HEADER_BYTES:
         raise StoreCorrupt(
             f"{path} is missing or empty, but {wal.name} still holds writes: opening it would destroy them. "
             "Put the file back, or move both away"
@@ -52,7 +70,7 @@ def provide(path: Path) -> None:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:
+    except FileNotFoundError:
         return 0
 
 

@@ -5,9 +5,11 @@ transaction: whatever it asks, it is answered from the same commit. A query that
 moved into the file, so it should page instead.
 """
 
+import os
 import queue
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +26,7 @@ Query = Callable[[apsw.Connection], T]
 
 class Readers:
     def __init__(self, path: Path, count: int) -> None:
+        self._pid = os.getpid()
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="sqlite-reader")
         self._idle: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         for _ in range(count):
@@ -32,6 +35,8 @@ class Readers:
             configure(connection)
 
     def submit(self, query: Query[T]) -> Future[T]:
+        if os.getpid() != self._pid:
+            raise StoreUnavailable("the store was opened before a fork, and its readers stayed with the parent")
         try:
             return self._pool.submit(self._run, query)
         except RuntimeError as error:
@@ -40,14 +45,17 @@ class Readers:
     def close(self) -> None:
         """Wait for the queries under way, then close. May be called twice."""
         self._pool.shutdown(wait=True)
-        while not self._idle.empty():
-            self._idle.get().close()
+        with suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait().close()
 
     def _run(self, query: Query[T]) -> T:
         connection = self._idle.get()  # never waits: there are as many as threads
         try:
             with translated():
                 return _in_transaction(connection, query)
+        except StopIteration as error:  # a future of a loop cannot carry it, and would never be answered
+            raise RuntimeError("a query raised StopIteration") from error
         finally:
             self._idle.put(connection)
 

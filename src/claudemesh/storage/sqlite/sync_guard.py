@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 import apsw
 
+from claudemesh.kernel.errors import StoreUnavailable
 from claudemesh.runtime.halt import halt
 
 _SYNC_FAILURES: Final = frozenset({apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC})
@@ -50,7 +51,10 @@ def give_up(reason: str) -> NoReturn:
 
 def sync_directory(folder: Path) -> None:
     """Make sure that the files made in it are found after a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be opened: {error.strerror}") from error
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -20,6 +20,7 @@ The rules, which every store on top relies on:
 import os
 import queue
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class Writer:
         self._group_max = group_max
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._group: list[Job] = []  # what is under way
-        self._accepting = threading.Lock()
+        self._accepting = threading.RLock()  # a signal handler may close while its own thread submits
         self._is_closed = False
         self._pid = os.getpid()
         self._wal_pages = 0
@@ -118,27 +119,27 @@ class Writer:
         try:
             is_open = True
             while is_open:
-                self._group, is_open = self._next_group()
+                is_open = self._gather()
                 self._serve(self._group)
                 self._checkpoint_if_due()
         except BaseException as error:  # noqa: BLE001  whatever it is, nobody may be left waiting for this thread
             sync_guard.give_up(f"the writer of {self._connection.filename} failed: {error!r}")
 
-    def _next_group(self) -> tuple[list[Job], bool]:
+    def _gather(self) -> bool:
         """Wait for a first job, then take what else waits, up to the limit of items. False after the last group."""
-        group: list[Job] = []
+        self._group = []
         items = 0
         job = self._queue.get()
         while job is not None:
-            group.append(job)
+            self._group.append(job)
             items += len(job.items)
             if items >= self._group_max:
-                return group, True
+                return True
             try:
                 job = self._queue.get_nowait()
             except queue.Empty:
-                return group, True
-        return group, False
+                return True
+        return False
 
     def _serve(self, group: list[Job]) -> None:
         calls = [(job.operation, item) for job in group for item in job.items]
@@ -162,6 +163,7 @@ class Writer:
                 outcomes = _apply(self._connection, calls)
                 points.reach(BEFORE_COMMIT)
         except BaseException as error:  # noqa: BLE001  the caller's, whatever it is: it is raised where it waits
+            traceback.clear_frames(error.__traceback__)  # a cursor left open in them would block the next commit
             if len(calls) == 1:
                 return [translate(error)]
             return [outcome for call in calls for outcome in self._settle([call])]
