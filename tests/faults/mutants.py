@@ -100,7 +100,7 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A group that broke is given up as a whole instead of being run one by one.",
         file="storage/sqlite/writer.py",
-        old="            return [outcome for call in calls for outcome in self._settle([call])]\n",
+        old="            return [outcome for call in calls for outcome in self._transact([call])]\n",
         new="            return [translate(error) for _ in calls]\n",
         test=f"{_ENGINE}/test_engine_contract.py::test_one_that_breaks_takes_none_of_its_neighbours_with_it",
     ),

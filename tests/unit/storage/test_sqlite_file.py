@@ -336,3 +336,14 @@ def test_a_drivers_error_becomes_ours_and_a_mistake_of_ours_stays_one(theirs: ty
     meaning = translate(error)
     assert type(meaning) is ours
     assert meaning is error or meaning.__cause__ is error
+
+
+def test_a_file_that_cannot_even_be_looked_at_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_path: Path) -> int:
+        raise PermissionError(13, "Permission denied")  # as a folder that may be listed but not entered gives
+
+    monkeypatch.setattr(file_module, "_size", refuse)
+    with pytest.raises(StoreUnavailable, match="Permission denied"):
+        Database.open(tmp_path / "f.db", ONE)

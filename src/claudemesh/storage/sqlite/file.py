@@ -51,13 +51,8 @@ def _lock(descriptor: int) -> bool:
 
 def provide(path: Path) -> None:
     """Create the file if there is none, for its owner's eyes only; refuse one that lost its content."""
-    wal = path.with_name(path.name + "-wal")
-    if _size(path) == 0 and _size(wal) > WAL_HEADER_BYTES:
-        raise StoreCorrupt(
-            f"{path} is missing or empty, but {wal.name} still holds writes: opening it would destroy them. "
-            "Put the file back, or move both away"
-        )
     try:
+        _refuse_an_orphaned_wal(path)
         # Not by opening it: closing a descriptor would drop every lock that this process holds on the file.
         with suppress(FileExistsError):
             os.mknod(path, stat.S_IFREG | 0o600)
@@ -65,6 +60,15 @@ def provide(path: Path) -> None:
             _restrict(path.with_name(path.name + companion))
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be created or restricted: {error.strerror}") from error
+
+
+def _refuse_an_orphaned_wal(path: Path) -> None:
+    wal = path.with_name(path.name + "-wal")
+    if _size(path) == 0 and _size(wal) > WAL_HEADER_BYTES:
+        raise StoreCorrupt(
+            f"{path} is missing or empty, but {wal.name} still holds writes: opening it would destroy them. "
+            "Put the file back, or move both away"
+        )
 
 
 def _size(path: Path) -> int:

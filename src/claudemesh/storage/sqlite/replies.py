@@ -34,18 +34,18 @@ def answer(answers: Iterable[tuple[Reply, object]]) -> None:
         if isinstance(reply, LoopReply):
             by_loop[reply.loop].append((reply.future, outcome))
         else:
-            _settle(reply.future, outcome)
-    for loop, settled in by_loop.items():
+            _deliver(reply.future, outcome)
+    for loop, outcomes in by_loop.items():
         with suppress(RuntimeError):  # the loop is closed, and with it everybody who waited there
-            loop.call_soon_threadsafe(_settle_all, settled)
+            loop.call_soon_threadsafe(_deliver_all, outcomes)
 
 
-def _settle_all(settled: list[tuple[asyncio.Future[Any], object]]) -> None:
-    for future, outcome in settled:
-        _settle(future, outcome)
+def _deliver_all(outcomes: list[tuple[asyncio.Future[Any], object]]) -> None:
+    for future, outcome in outcomes:
+        _deliver(future, outcome)
 
 
-def _settle(future: Future[Any] | asyncio.Future[Any], outcome: object) -> None:
+def _deliver(future: Future[Any] | asyncio.Future[Any], outcome: object) -> None:
     try:
         if future.done():
             return

@@ -143,14 +143,14 @@ class Writer:
 
     def _serve(self, group: list[Job]) -> None:
         calls = [(job.operation, item) for job in group for item in job.items]
-        outcomes = iter(self._settle(calls) if calls else ())
+        outcomes = iter(self._transact(calls) if calls else ())
         answers: list[tuple[Reply, object]] = []
         for job in group:
             mine = list(islice(outcomes, len(job.items)))
             answers.append((job.reply, mine if job.is_batch else mine[0]))
         answer(answers)
 
-    def _settle(self, calls: list[Call]) -> list[object]:
+    def _transact(self, calls: list[Call]) -> list[object]:
         """Return the outcome of each call: all in one transaction, or if that breaks each in its own."""
         try:
             self._transactions.begin()
@@ -166,7 +166,7 @@ class Writer:
             traceback.clear_frames(error.__traceback__)  # a cursor left open in them would block the next commit
             if len(calls) == 1:
                 return [translate(error)]
-            return [outcome for call in calls for outcome in self._settle([call])]
+            return [outcome for call in calls for outcome in self._transact([call])]
         points.reach(AFTER_COMMIT)
         return outcomes
 
