@@ -3,13 +3,30 @@
 MeshError
 ├── RequestError              the caller can mend it
 │   ├── InvalidRequest
-│   │   └── InvalidClientMessageId
+│   │   ├── InvalidClientMessageId
+│   │   ├── TokenInUrl
+│   │   └── JsonOnly
 │   ├── Unauthenticated
+│   │   ├── MissingToken
+│   │   └── BadToken
 │   ├── Forbidden
+│   │   ├── BadHost
+│   │   ├── BadOrigin
+│   │   └── NotSubscribed
 │   ├── NotFound
+│   │   ├── UnknownDestination        the daemon's directory has no such member
+│   │   └── DestinationNotFound       the broker has no such member, topic or queue
+│   ├── MethodNotAllowed
+│   ├── NameTaken
 │   ├── PayloadTooLarge
 │   ├── RateLimited
+│   │   ├── DaemonBusy
+│   │   └── TooManyStreams
+│   ├── PredecessorDeferred   an earlier message to the same destination has to go first
+│   ├── CursorExpired
+│   ├── CursorAhead
 │   └── IdempotencyConflict   the same id stands for something else, or can never be used again
+│       └── IdRetired
 ├── StateError                the thing is not in a state that allows this
 │   ├── TransitionRefused
 │   └── StaleClaim
@@ -25,7 +42,9 @@ MeshError
 │   └── StoreCorrupt
 └── ConfigError               refuses to start, with the reason
     ├── SchemaTooNew
-    └── MaxAgeAboveWindow
+    ├── MaxAgeAboveWindow
+    ├── AlreadyRunning
+    └── NoDaemon              nobody listens where the daemon should
 
 A class carries what never varies: `code` (stable, for programs), `title` (for people), `status` (a hint to
 HTTP that costs no import of HTTP) and `retry`, which tells a caller what a second try may look like:
@@ -83,10 +102,31 @@ class InvalidClientMessageId(InvalidRequest):
     title = "The client message id is not 1 to 128 visible ASCII characters"
 
 
+class TokenInUrl(InvalidRequest):
+    code = "token_in_url"
+    title = "A token in a URL ends up in logs: send it in the Authorization header, and make a new one"
+
+
+class JsonOnly(InvalidRequest):
+    code = "json_only"
+    title = "The body must be sent as application/json"
+    status = 415
+
+
 class Unauthenticated(RequestError):
     code = "unauthenticated"
     title = "The caller did not prove who it is"
     status = 401
+
+
+class MissingToken(Unauthenticated):
+    code = "missing_token"
+    title = "The request carries no bearer token"
+
+
+class BadToken(Unauthenticated):
+    code = "bad_token"
+    title = "The bearer token is not the one in force"
 
 
 class Forbidden(RequestError):
@@ -95,10 +135,47 @@ class Forbidden(RequestError):
     status = 403
 
 
+class BadHost(Forbidden):
+    code = "bad_host"
+    title = "The Host header is not a loopback name of this daemon"
+
+
+class BadOrigin(Forbidden):
+    code = "bad_origin"
+    title = "Requests of other origins are not served"
+
+
+class NotSubscribed(Forbidden):
+    code = "not_subscribed"
+    title = "Only subscribers post to a topic"
+
+
 class NotFound(RequestError):
     code = "not_found"
     title = "There is no such thing"
     status = 404
+
+
+class UnknownDestination(NotFound):
+    code = "unknown_destination"
+    title = "No member of the mesh goes by this name or key"
+
+
+class DestinationNotFound(NotFound):
+    code = "destination_not_found"
+    title = "The mesh has no such member, topic or queue"
+
+
+class MethodNotAllowed(RequestError):
+    code = "method_not_allowed"
+    title = "This address does not take this method"
+    status = 405
+
+
+class NameTaken(RequestError):
+    code = "name_taken"
+    title = "Another member of the mesh goes by this name"
+    status = 409
 
 
 class PayloadTooLarge(RequestError):
@@ -114,6 +191,35 @@ class RateLimited(RequestError):
     retry: ClassVar[Retry] = "after"
 
 
+class DaemonBusy(RateLimited):
+    code = "daemon_busy"
+    title = "As many requests as the daemon takes are under way"
+
+
+class TooManyStreams(RateLimited):
+    code = "too_many_streams"
+    title = "As many event streams as the daemon serves are open"
+
+
+class PredecessorDeferred(RequestError):
+    code = "predecessor_deferred"
+    title = "An earlier message to the same destination has to go first"
+    status = 425
+    retry: ClassVar[Retry] = "same_id"
+
+
+class CursorExpired(RequestError):
+    code = "cursor_expired"
+    title = "What the cursor points at is no longer kept: begin anew"
+    status = 410
+
+
+class CursorAhead(RequestError):
+    code = "cursor_ahead"
+    title = "The cursor points beyond what this store has written: it belongs to another one"
+    status = 409
+
+
 class IdempotencyConflict(RequestError):
     """Carries the `conflict` word of the admission table and the prefix of the presented fingerprint."""
 
@@ -125,6 +231,11 @@ class IdempotencyConflict(RequestError):
         super().__init__(detail, conflict=conflict, fingerprint_prefix=fingerprint_prefix, **extras)
         self.conflict = conflict
         self.fingerprint_prefix = fingerprint_prefix
+
+
+class IdRetired(IdempotencyConflict):
+    code = "id_retired"
+    title = "This id was given up by its sender before it was accepted"
 
 
 # --- not in a state that allows this ---------------------------------------------------------------
@@ -233,3 +344,14 @@ class SchemaTooNew(ConfigError):
 class MaxAgeAboveWindow(ConfigError):
     code = "outbox_max_age_above_dedupe_window"
     title = "A row could be sent after the broker has forgotten its id"
+
+
+class AlreadyRunning(ConfigError):
+    code = "already_running"
+    title = "Another process already does this, and holds the lock"
+
+
+class NoDaemon(ConfigError):
+    code = "no_daemon"
+    title = "No daemon listens here"
+    status = 503

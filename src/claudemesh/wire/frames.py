@@ -1,0 +1,288 @@
+"""The frames between a daemon and its broker: JSON texts on one WebSocket, told apart by `type`.
+
+A frame is decoded and checked in one step; what does not decode is a bad frame, never half understood. A field that
+this version does not know is passed over, so that a newer side may say more. Sends, deliveries and acks are arrays:
+one frame, one commit, one wake-up for many.
+
+    to the broker    hello  feature_negotiation_request  send  ack  call
+    from the broker  welcome  hello_ack  feature_negotiation_response  send_result  deliver  receipt  event
+                     lease_renewed  reply  error
+
+What is signed in a hello is in `signing.py`; what is negotiated in `negotiation.py`.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from claudemesh.kernel.fingerprint import Kind, Priority
+
+PROTOCOL: Final = 1
+
+# Close codes (RFC 6455 leaves 4000-4999 to applications). 1000 and 1001 are its own.
+CLOSE_SESSION_REPLACED: Final = 1000
+CLOSE_REPLACED_BY_NEWER: Final = 4003
+CLOSE_ALREADY_CONNECTED: Final = 4004
+CLOSE_FEATURE_UNAVAILABLE: Final = 4010
+CLOSE_FEATURE_PARAM_INVALID: Final = 4011
+CLOSE_FEATURE_PARAM_BELOW_FLOOR: Final = 4012
+CLOSE_BAD_FRAME: Final = 4400
+CLOSE_UNAUTHENTICATED: Final = 4401
+CLOSE_SLOW_CONSUMER: Final = 4408
+
+
+class Frame(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
+    """What all frames share: `type` first, defaults left out."""
+
+
+# --- the hello -------------------------------------------------------------------------------------
+
+
+class Welcome(Frame, frozen=True, tag="welcome"):
+    """The broker speaks first: the nonce that the hello has to sign, so that no hello is good twice."""
+
+    nonce: str
+    server_time_ms: int
+
+
+class Attestation(msgspec.Struct, frozen=True, kw_only=True):
+    """A member's word that a session key speaks for it."""
+
+    session_pubkey: str
+    parent_member_pubkey: str
+    expires_at: int  # wall ms
+    signature: str
+
+
+class Hello(Frame, frozen=True, tag="hello", rename="camel"):
+    mesh_id: str
+    member_pubkey: str
+    instance_id: str
+    timestamp_ms: int
+    signature: str
+    protocol: int = PROTOCOL
+    alg: Literal["ed25519"] = "ed25519"
+    session_pubkey: str | None = None
+    attestation: Attestation | None = None
+    resume_token: str | None = None
+
+
+class HelloAck(Frame, frozen=True, tag="hello_ack", rename="camel"):
+    presence_id: str
+    member_id: str
+    mesh_slug: str
+    lease_ttl_ms: int
+    broker_version: str
+    resume_token: str | None = None
+
+
+class LeaseRenewed(Frame, frozen=True, tag="lease_renewed", rename="camel"):
+    lease_ttl_ms: int
+    resume_token: str | None = None
+
+
+# --- negotiation -----------------------------------------------------------------------------------
+
+
+class Feature(msgspec.Struct, frozen=True):
+    params: dict[str, Any]
+
+
+class FeatureNegotiationRequest(Frame, frozen=True, tag="feature_negotiation_request"):
+    require: list[str]
+    optional: list[str] = []
+
+
+class FeatureNegotiationResponse(Frame, frozen=True, tag="feature_negotiation_response"):
+    supported: dict[str, Feature]
+    missing_required: list[str] = []
+
+
+# --- sends -----------------------------------------------------------------------------------------
+
+
+class SendItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message on its way to the broker. `mentions` are already folded into `meta`.
+
+    `fingerprint` is the daemon's own, in hex: the broker computes its own, and a difference is drift. `encoding` is
+    how `body` is to be read; `sender_seq` is reserved.
+    """
+
+    client_message_id: str
+    kind: Kind
+    ref: str
+    body: str
+    fingerprint: str
+    reply_to: str = ""
+    priority: Priority = Priority.NEXT
+    meta: dict[str, Any] | None = None
+    encoding: Literal["plain"] = "plain"
+    sender_seq: int | None = None
+
+
+class Send(Frame, frozen=True, tag="send"):
+    """All items of one destination stand in their order; the broker applies them in it."""
+
+    n: int
+    items: list[SendItem]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one item: 201 new, 200 duplicate, or an error with its code."""
+
+    status: int
+    broker_message_id: str | None = None
+    history_id: int | None = None
+    duplicate: bool = False
+    history_available: bool = True
+    first_seen_at: int | None = None
+    code: str | None = None
+    detail: str | None = None
+    conflict: str | None = None
+    broker_fingerprint_prefix: str | None = None
+    retry_after_ms: int | None = None
+
+
+class SendResult(Frame, frozen=True, tag="send_result"):
+    """The outcomes of `send` number n, in the order of its items."""
+
+    n: int
+    outcomes: list[Outcome]
+
+
+# --- deliveries ------------------------------------------------------------------------------------
+
+
+class DeliverItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message for this member. `sender_id` outlives the sender's keys: it is what the inbox dedupes by."""
+
+    history_id: int
+    broker_message_id: str
+    client_message_id: str
+    sender_id: str
+    sender_pubkey: str
+    sender_name: str
+    kind: Kind
+    ref: str
+    body: str
+    accepted_at: int  # wall ms of the broker's commit
+    reply_to: str = ""
+    priority: Priority = Priority.NEXT
+    meta: dict[str, Any] | None = None
+    encoding: Literal["plain"] = "plain"
+    to_session: str | None = None
+
+
+class Deliver(Frame, frozen=True, tag="deliver"):
+    items: list[DeliverItem]
+
+
+class Ack(Frame, frozen=True, tag="ack"):
+    """The inbox holds these: their history ids. Said again it changes nothing."""
+
+    ids: list[int]
+
+
+class ReceiptItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    client_message_id: str
+    broker_message_id: str
+    state: str  # accepted, delivered, read, acted, dead: of the least advanced recipient
+    at: int
+    counts: dict[str, int] = {}
+
+
+class Receipt(Frame, frozen=True, tag="receipt"):
+    """A hint that something moved. What is true is asked for with a call."""
+
+    items: list[ReceiptItem]
+
+
+class Event(Frame, frozen=True, tag="event"):
+    name: str
+    data: dict[str, Any] = {}
+
+
+# --- calls -----------------------------------------------------------------------------------------
+
+
+class Call(Frame, frozen=True, tag="call"):
+    n: int
+    op: str
+    args: dict[str, Any] = {}
+
+
+class Reply(Frame, frozen=True, tag="reply"):
+    """The answer to call n: a result, or an error in the form of problem+json."""
+
+    n: int
+    result: Any = None
+    error: dict[str, Any] | None = None
+
+
+class Error(Frame, frozen=True, tag="error"):
+    """Said before the broker closes the connection."""
+
+    code: str
+    close_code: int
+    detail: str = ""
+    data: dict[str, Any] = {}
+
+
+ToBroker = Hello | FeatureNegotiationRequest | Send | Ack | Call
+FromBroker = (
+    Welcome
+    | HelloAck
+    | FeatureNegotiationResponse
+    | SendResult
+    | Deliver
+    | Receipt
+    | Event
+    | LeaseRenewed
+    | Reply
+    | Error
+)
+
+_encoder = msgspec.json.Encoder()
+_to_broker: Final[msgspec.json.Decoder[ToBroker]] = msgspec.json.Decoder(ToBroker)
+_from_broker: Final[msgspec.json.Decoder[FromBroker]] = msgspec.json.Decoder(FromBroker)
+
+
+class BadFrame(ValueError):
+    """A text that is none of our frames."""
+
+
+def render(frame: ToBroker | FromBroker) -> str:
+    return _encoder.encode(frame).decode()
+
+
+def render_item(item: SendItem | DeliverItem) -> bytes:
+    """Return the bytes of one item, as they are frozen in a store and later put into a frame as they are."""
+    return _encoder.encode(item)
+
+
+def render_send(n: int, items: Iterable[bytes]) -> str:
+    """Return a send frame of items that were rendered when they were accepted."""
+    return (b'{"type":"send","n":%d,"items":[%b]}' % (n, b",".join(items))).decode()
+
+
+def render_deliver(items: Iterable[bytes]) -> str:
+    return (b'{"type":"deliver","items":[%b]}' % b",".join(items)).decode()
+
+
+def parse_to_broker(text: str | bytes) -> ToBroker:
+    try:
+        return _to_broker.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadFrame(str(error)) from error
+
+
+def parse_from_broker(text: str | bytes) -> FromBroker:
+    try:
+        return _from_broker.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadFrame(str(error)) from error
+
+
+def parse_item(payload: bytes) -> SendItem:
+    return msgspec.json.decode(payload, type=SendItem)
