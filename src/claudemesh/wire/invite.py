@@ -1,7 +1,7 @@
 """How a mesh is made and joined: what crosses HTTP, and the code that carries an invitation.
 
-A code is base64url of the invite as JSON. It is made without asking the broker: the inviter signs it, and role, uses
-and expiry are judged when it is redeemed.
+A code is base64url of the invite as JSON. It is made without asking the broker: the inviter signs it. Its inviter's
+role, its uses and its expiry are judged when it is redeemed.
 """
 
 import base64

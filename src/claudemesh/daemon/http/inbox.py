@@ -1,0 +1,153 @@
+"""The inbox and the life of a message, as readers see them."""
+
+from typing import Any, Final
+
+import msgspec
+
+from claudemesh.asgi.messages import Request, Response, json_response
+from claudemesh.asgi.routes import Route
+from claudemesh.daemon.http.parts import Parts
+from claudemesh.daemon.ports import InboxFilter, InboxMessage, InboxStore
+from claudemesh.daemon.tracing import Trace
+from claudemesh.kernel.errors import CursorAhead, CursorExpired, InvalidRequest, NotFound
+from claudemesh.wire.instants import parse_instant, render_instant
+
+LIMIT_DEFAULT: Final = 100
+LIMIT_MAX: Final = 1_000
+SEQ_MAX: Final = 2**63 - 1
+
+
+class InboxQuery(msgspec.Struct, frozen=True):
+    since: str | None = None
+    topic: str | None = None
+    sender: str | None = msgspec.field(name="from", default=None)
+    mentions: str | None = None  # `me`
+    limit: int = LIMIT_DEFAULT
+    cursor: str | None = None
+
+
+class SearchQuery(msgspec.Struct, frozen=True):
+    q: str
+    limit: int = LIMIT_DEFAULT
+    cursor: str | None = None
+
+
+class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
+    client_message_id: str
+    broker_message_id: str
+    history_id: int
+    sender: str = msgspec.field(name="from")
+    from_name: str
+    topic: str | None
+    body: str
+    meta: dict[str, Any] | None
+    priority: str
+    reply_to_id: str | None
+    accepted_at: str
+    received_at: str
+    read_at: str | None
+    cursor: str
+
+
+class InboxPage(msgspec.Struct, frozen=True):
+    messages: list[ShownMessage]
+    next_cursor: str | None
+
+
+def inbox_routes(parts: Parts) -> list[Route]:
+    inbox = parts.inbox
+
+    async def show(request: Request) -> Response:
+        query: InboxQuery = request.query
+        if query.mentions not in (None, "me"):
+            raise InvalidRequest("mentions takes one value: me")
+        is_mine = query.mentions is not None
+        wanted = InboxFilter(
+            since_ms=None if query.since is None else parse_instant(query.since),
+            topic=query.topic,
+            sender=query.sender,
+            mentions=parts.identity.keys.pubkey if is_mine else None,
+            mentions_name=parts.identity.joined.name if is_mine else None,
+        )
+        return json_response(await _page(inbox, wanted, query.limit, query.cursor))
+
+    async def search(request: Request) -> Response:
+        query: SearchQuery = request.query
+        if not query.q.strip():
+            raise InvalidRequest("q has no word to search for")
+        return json_response(await _page(inbox, InboxFilter(words=query.q), query.limit, query.cursor))
+
+    async def trace(request: Request) -> Response:
+        return json_response(await parts.tracing.trace(request.params["id"]))
+
+    paging = (InvalidRequest, CursorAhead, CursorExpired)
+    return [
+        Route(
+            method="GET",
+            path="/v1/inbox",
+            handler=show,
+            summary="Messages that reached this member, oldest first. Reading marks nothing.",
+            query=InboxQuery,
+            response=InboxPage,
+            errors=paging,
+        ),
+        Route(
+            method="GET",
+            path="/v1/inbox/search",
+            handler=search,
+            summary="Messages that hold all of these words, oldest first.",
+            query=SearchQuery,
+            response=InboxPage,
+            errors=paging,
+        ),
+        Route(
+            method="GET",
+            path="/v1/trace/{id}",
+            handler=trace,
+            summary="The life of one message, with evidence.",
+            response=Trace,
+            errors=(NotFound,),
+        ),
+    ]
+
+
+async def _page(inbox: InboxStore, wanted: InboxFilter, limit: int, cursor: str | None) -> InboxPage:
+    if limit < 1:
+        raise InvalidRequest("a page holds at least one message")
+    epoch, last = await inbox.bounds()
+    after = 0 if cursor is None else parse_cursor(cursor, epoch, last)
+    size = min(limit, LIMIT_MAX)
+    found = await inbox.page(wanted, after, size + 1)
+    shown = [_shown(message, epoch) for message in found[:size]]
+    return InboxPage(shown, shown[-1].cursor if len(found) > size else None)
+
+
+def parse_cursor(cursor: str, epoch: str, last: int) -> int:
+    """Read `epoch.seq`; one of another file, or from beyond its end, is told so and never silently restarted."""
+    its_epoch, _, text = cursor.partition(".")
+    if not its_epoch or not text.isascii() or not text.isdigit() or len(text) > len(str(SEQ_MAX)):
+        raise InvalidRequest("this is no cursor: pass one back as it was given")
+    if its_epoch != epoch:
+        raise CursorExpired("the inbox was built anew since this cursor was given")
+    if int(text) > last:
+        raise CursorAhead
+    return int(text)
+
+
+def _shown(message: InboxMessage, epoch: str) -> ShownMessage:
+    return ShownMessage(
+        client_message_id=message.client_message_id,
+        broker_message_id=message.broker_message_id,
+        history_id=message.history_id,
+        sender=message.sender_pubkey,
+        from_name=message.sender_name,
+        topic=message.topic,
+        body=message.body,
+        meta=message.meta,
+        priority=message.priority,
+        reply_to_id=message.reply_to or None,
+        accepted_at=render_instant(message.accepted_at),
+        received_at=render_instant(message.received_at),
+        read_at=None if message.read_at is None else render_instant(message.read_at),
+        cursor=f"{epoch}.{message.seq}",
+    )

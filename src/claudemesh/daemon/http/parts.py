@@ -1,0 +1,31 @@
+"""What the handlers work with, put together by `app`."""
+
+from dataclasses import dataclass
+
+from claudemesh.daemon.identity import Identity
+from claudemesh.daemon.link import Connector
+from claudemesh.daemon.operate import Operating
+from claudemesh.daemon.ports import InboxStore, OutboxStore
+from claudemesh.daemon.receive import Receiving
+from claudemesh.daemon.service import Accepting
+from claudemesh.daemon.settings import DaemonSettings
+from claudemesh.daemon.tracing import Tracing
+from claudemesh.runtime.metrics import Metrics
+from claudemesh.runtime.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    version: str
+    settings: DaemonSettings
+    identity: Identity
+    world: World
+    metrics: Metrics
+    outbox: OutboxStore
+    inbox: InboxStore
+    accepting: Accepting
+    receiving: Receiving
+    operating: Operating
+    tracing: Tracing
+    connector: Connector
+    started_ms: int  # of the monotonic clock

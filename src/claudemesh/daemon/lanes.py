@@ -1,0 +1,62 @@
+"""Which destinations may be sent to right now. A lane is a destination with rows that wait.
+
+The order rule: at most one batch per destination is unanswered, and a row that has to wait holds back its own
+destination only. The rows are in the store; here stands only who is busy, who has to wait, and who has more.
+No clock and no IO: whoever calls says what time it is.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from claudemesh.daemon.model import Destination
+
+
+@dataclass(slots=True)
+class _Lane:
+    is_busy: bool = False  # a batch is out, or being claimed
+    has_more: bool = True  # the store may hold rows beyond that batch
+    not_before_ms: int = 0
+
+
+class Lanes:
+    def __init__(self) -> None:
+        self._lanes: OrderedDict[Destination, _Lane] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def note(self, destination: Destination, not_before_ms: int = 0) -> None:
+        """Take note that the store holds a row for this destination."""
+        lane = self._lanes.get(destination)
+        if lane is None:
+            self._lanes[destination] = _Lane(not_before_ms=not_before_ms)
+        else:
+            lane.has_more = True
+
+    def take(self, now_ms: int, limit: int) -> list[Destination]:
+        """Take up to `limit` lanes that may be sent to, those served longest ago first; they are busy from now."""
+        ready: list[Destination] = []
+        for destination, lane in self._lanes.items():
+            if len(ready) == limit:
+                break
+            if not lane.is_busy and lane.has_more and lane.not_before_ms <= now_ms:
+                ready.append(destination)
+        for destination in ready:
+            lane = self._lanes[destination]
+            lane.is_busy, lane.has_more = True, False
+            self._lanes.move_to_end(destination)
+        return ready
+
+    def release(self, destination: Destination, *, has_more: bool, not_before_ms: int = 0) -> None:
+        """Give a lane back: its batch was answered, or there was nothing to send."""
+        lane = self._lanes[destination]
+        lane.is_busy = False
+        lane.has_more = lane.has_more or has_more
+        lane.not_before_ms = not_before_ms
+        if not lane.has_more:
+            del self._lanes[destination]
+
+    def next_wake_ms(self) -> int | None:
+        """Return when the first waiting lane may go on; None if no lane waits for the clock."""
+        waiting = [lane.not_before_ms for lane in self._lanes.values() if not lane.is_busy and lane.has_more]
+        return min(waiting, default=None)

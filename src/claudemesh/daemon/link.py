@@ -1,0 +1,348 @@
+"""The daemon's end of the wire: one WebSocket to the broker, made again with jitter whenever it ends.
+
+`connect` is the handshake and nothing else; `Link` is one standing connection; `Connector` decides when to try
+again and when not to. What arrives is handed to a `Receiver`; what is in the answers is others' business.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as open_socket
+from websockets.exceptions import ConnectionClosed, WebSocketException
+
+from claudemesh.daemon.events import BrokerConnected, BrokerDisconnected, NegotiationRefused, Warned
+from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DeadlineExceeded, MeshError
+from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms
+from claudemesh.runtime.keys import KeyPair
+from claudemesh.runtime.world import World
+from claudemesh.wire import frames, problem
+from claudemesh.wire.frames import DeliverItem, Outcome, ReceiptItem
+from claudemesh.wire.negotiation import OPTIONAL, REQUIRED, Agreed, NegotiationFailed, judge_offer
+from claudemesh.wire.signing import hello_bytes
+
+HANDSHAKE_S: Final = 10.0
+ANSWER_S: Final = 30.0
+DELIVERIES_MAX: Final = 64  # frames that wait for the inbox; beyond it the socket waits
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_STAY_AWAY: Final = frozenset({frames.CLOSE_REPLACED_BY_NEWER})
+_AT_THE_CAP: Final = frozenset({frames.CLOSE_ALREADY_CONNECTED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings:
+    broker_url: str
+    mesh_id: str
+    instance_id: str
+    ping_interval_s: float = 30.0
+    stale_pong_s: float = 75.0
+
+
+class Receiver(Protocol):
+    """Whoever takes what arrives."""
+
+    async def connected(self, link: "Link", agreed: Agreed) -> None: ...
+
+    async def disconnected(self) -> None: ...
+
+    async def deliver(self, items: Sequence[DeliverItem]) -> None:
+        """Store them; they are acknowledged when this returns."""
+
+    async def receipts(self, items: Sequence[ReceiptItem]) -> None: ...
+
+    async def event(self, name: str, data: dict[str, Any]) -> None: ...
+
+
+class LinkClosed(Exception):
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"{code} {reason}".strip())
+        self.code = code
+        self.reason = reason
+
+
+def socket_url(broker_url: str) -> str:
+    """Return the WebSocket's address at a broker; without TLS only on this machine."""
+    parts = urlsplit(broker_url)
+    secure = {"http": False, "https": True, "ws": False, "wss": True}.get(parts.scheme)
+    if secure is None or not parts.hostname:
+        raise ConfigError(f"{broker_url} is not the address of a broker: http(s)://HOST[:PORT]")
+    if not secure and parts.hostname not in _LOOPBACK:
+        raise ConfigError(f"{broker_url} is not on this machine, so it needs https")
+    return f"{'wss' if secure else 'ws'}://{parts.netloc}{parts.path.rstrip('/')}/v1/ws"
+
+
+# --- one connection ----------------------------------------------------------------------------------
+
+
+class Link:
+    """A connection after its handshake, until it ends."""
+
+    def __init__(self, socket: ClientConnection, ack: frames.HelloAck) -> None:
+        self._socket = socket
+        self.hello_ack = ack
+        self._n = 0
+        self._results: dict[int, asyncio.Future[list[Outcome]]] = {}
+        self._replies: dict[int, asyncio.Future[Any]] = {}
+        self._arrived: asyncio.Queue[list[DeliverItem]] = asyncio.Queue(DELIVERIES_MAX)
+
+    async def send(self, payloads: Sequence[bytes]) -> asyncio.Future[list[Outcome]]:
+        n = self._next()
+        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._results[n] = future
+        self._close_if_unanswered(future)
+        await self._write(frames.render_send(n, payloads))
+        return future
+
+    async def call(self, op: str, args: dict[str, Any]) -> Any:  # noqa: ANN401  each operation has its own result
+        n = self._next()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._replies[n] = future
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await self._write(frames.render(frames.Call(n, op, args)))
+                return await future
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"the broker did not answer {op} in {ANSWER_S:.0f} s") from error
+        finally:
+            self._replies.pop(n, None)
+
+    async def close(self) -> None:
+        await self._socket.close()
+
+    async def run(self, receiver: Receiver) -> None:
+        """Take in what arrives until the connection ends; then LinkClosed says how."""
+        storing = asyncio.get_running_loop().create_task(self._store(receiver))
+        try:
+            while True:
+                await self._take_in(await self._socket.recv(), receiver)
+        except ConnectionClosed as closed:
+            frame = closed.rcvd
+            raise LinkClosed(frame.code if frame else 1006, frame.reason if frame else "") from closed
+        finally:
+            storing.cancel()
+            with suppress(asyncio.CancelledError):
+                await storing
+            self._fail_all()
+
+    async def _take_in(self, text: str | bytes, receiver: Receiver) -> None:
+        frame = frames.parse_from_broker(text)
+        match frame:
+            case frames.SendResult():
+                _resolve(self._results.pop(frame.n, None), frame.outcomes)
+            case frames.Deliver():
+                await self._arrived.put(frame.items)
+            case frames.Reply():
+                self._reply(frame)
+            case frames.Receipt():
+                await receiver.receipts(frame.items)
+            case frames.Event():
+                await receiver.event(frame.name, frame.data)
+            case _:
+                pass  # a handshake's frame that comes late, or one that only hints
+
+    async def _store(self, receiver: Receiver) -> None:
+        """Hand all that has arrived to the inbox at once; what it holds is acknowledged."""
+        while True:
+            items = await self._arrived.get()
+            with suppress(asyncio.QueueEmpty):
+                while True:
+                    items = items + self._arrived.get_nowait()
+            await receiver.deliver(items)
+            with suppress(BrokerUnreachable):
+                await self._write(frames.render(frames.Ack([item.history_id for item in items])))
+
+    def _reply(self, frame: frames.Reply) -> None:
+        future = self._replies.pop(frame.n, None)
+        if future is None or future.done():
+            return
+        if frame.error is None:
+            future.set_result(frame.result)
+        else:
+            status = frame.error.get("status")
+            future.set_exception(problem.parse(status if isinstance(status, int) else 500, frame.error))
+
+    def _close_if_unanswered(self, future: asyncio.Future[list[Outcome]]) -> None:
+        """End a connection that stays silent about a batch: what became of it is asked on the next one."""
+        loop = asyncio.get_running_loop()
+
+        def give_up() -> None:
+            if not future.done():
+                self._socket.transport.abort()
+
+        timer = loop.call_later(ANSWER_S, give_up)
+        future.add_done_callback(lambda _: timer.cancel())
+
+    async def _write(self, text: str) -> None:
+        try:
+            await self._socket.send(text)
+        except (ConnectionClosed, OSError) as error:
+            raise BrokerUnreachable("the connection ended") from error
+
+    def _next(self) -> int:
+        self._n += 1
+        return self._n
+
+    def _fail_all(self) -> None:
+        lost: list[asyncio.Future[Any]] = [*self._results.values(), *self._replies.values()]
+        for future in lost:
+            if not future.done():
+                future.set_exception(BrokerUnreachable("the connection ended before the answer"))
+                future.exception()  # looked at: nobody may be waiting any more
+        self._results.clear()
+        self._replies.clear()
+
+
+def _resolve(future: asyncio.Future[list[Outcome]] | None, outcomes: list[Outcome]) -> None:
+    if future is not None and not future.done():
+        future.set_result(outcomes)
+
+
+# --- the handshake -----------------------------------------------------------------------------------
+
+
+async def connect(settings: LinkSettings, keys: KeyPair, clock: Clock) -> tuple[Link, Agreed]:
+    """Open the socket, prove who we are, agree on the terms; LinkClosed or NegotiationFailed if that fails."""
+    # Between one ping and the moment its answer is overdue lies what is left of the threshold.
+    socket = await open_socket(
+        socket_url(settings.broker_url),
+        compression=None,
+        max_size=None,
+        ping_interval=settings.ping_interval_s,
+        ping_timeout=max(settings.stale_pong_s - settings.ping_interval_s, settings.ping_interval_s),
+        proxy=None,
+        open_timeout=HANDSHAKE_S,
+        close_timeout=1.0,
+    )
+    try:
+        async with asyncio.timeout(HANDSHAKE_S):
+            return await _shake_hands(socket, settings, keys, clock)
+    except NegotiationFailed as refused:
+        await socket.close(refused.close_code, refused.feature)
+        raise
+    except ConnectionClosed as closed:
+        frame = closed.rcvd
+        raise LinkClosed(frame.code if frame else 1006, frame.reason if frame else "") from closed
+    except BaseException:
+        socket.transport.abort()
+        raise
+
+
+async def _shake_hands(
+    socket: ClientConnection, settings: LinkSettings, keys: KeyPair, clock: Clock
+) -> tuple[Link, Agreed]:
+    welcome = await _expect(socket, frames.Welcome)
+    hello = frames.Hello(
+        mesh_id=settings.mesh_id,
+        member_pubkey=keys.pubkey,
+        instance_id=settings.instance_id,
+        timestamp_ms=clock.wall_ms(),
+        signature="",
+    )
+    signature = keys.sign(hello_bytes(welcome.nonce, hello))
+    await socket.send(frames.render(msgspec.structs.replace(hello, signature=signature)))
+    # Not waiting for the hello's answer: one round trip less.
+    await socket.send(frames.render(frames.FeatureNegotiationRequest([*REQUIRED], [*OPTIONAL])))
+    ack = await _expect(socket, frames.HelloAck)
+    offer = await _expect(socket, frames.FeatureNegotiationResponse)
+    return Link(socket, ack), judge_offer(offer.supported, offer.missing_required)
+
+
+async def _expect(socket: ClientConnection, kind: type[Any]) -> Any:  # noqa: ANN401  an instance of `kind`
+    while True:
+        frame = frames.parse_from_broker(await socket.recv())
+        if isinstance(frame, kind):
+            return frame
+        if isinstance(frame, frames.Error):
+            raise LinkClosed(frame.close_code, frame.code)
+
+
+# --- again and again ---------------------------------------------------------------------------------
+
+
+class Connector:
+    """Keeps a link up. `is_degraded` says that it stopped trying by itself, and `status` why."""
+
+    def __init__(self, settings: LinkSettings, keys: KeyPair, receiver: Receiver, world: World) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._receiver = receiver
+        self._clock = world.clock
+        self._roll = world.roll
+        self._observer = world.observer
+        self._attempts = 0
+        self._has_agreed = False
+        self.link: Link | None = None
+        self.is_degraded = False
+        self.status = "connecting"
+
+    async def run(self) -> None:
+        """Connect, serve, and come back, until cancelled.
+
+        NegotiationFailed leaves it only if no broker ever agreed: then the daemon cannot work at all.
+        """
+        while True:
+            wait_ms: int | None
+            try:
+                await self._once()
+                wait_ms = self._backoff_ms()
+            except LinkClosed as closed:
+                wait_ms = self._after_close(closed)
+            except NegotiationFailed as refused:
+                wait_ms = self._after_refusal(refused)
+            except (OSError, TimeoutError, WebSocketException, frames.BadFrame) as error:
+                self.status = str(error) or type(error).__name__
+                wait_ms = self._backoff_ms()
+            self._observer.publish(BrokerDisconnected(self.status, wait_ms))
+            if wait_ms is None:
+                self.is_degraded = True
+                await asyncio.Event().wait()  # another instance took over: coming back is for a person to decide
+            else:
+                await asyncio.sleep(wait_ms / 1000)
+
+    async def _once(self) -> None:
+        link, agreed = await connect(self._settings, self._keys, self._clock)
+        self._attempts, self._has_agreed, self.is_degraded = 0, True, False
+        self.link, self.status = link, "connected"
+        for warning in agreed.warnings:
+            self._observer.publish(Warned("negotiation", warning))
+        self._observer.publish(BrokerConnected(self._settings.broker_url, link.hello_ack.broker_version))
+        try:
+            async with asyncio.TaskGroup() as group:
+                # What is asked at the beginning is answered through the reading that runs beside it.
+                group.create_task(self._receiver.connected(link, agreed))
+                await link.run(self._receiver)
+        except* NegotiationFailed as refused:
+            raise refused.exceptions[0] from None
+        except* LinkClosed as closed:
+            raise closed.exceptions[0] from None
+        except* MeshError as failed:
+            raise LinkClosed(1006, str(failed.exceptions[0])) from None
+        finally:
+            self.link = None
+            await self._receiver.disconnected()
+            await link.close()
+
+    def _after_close(self, closed: LinkClosed) -> int | None:
+        self.status = f"closed: {closed}"
+        if closed.code in _STAY_AWAY:
+            return None
+        return BACKOFF_CAP_MS if closed.code in _AT_THE_CAP else self._backoff_ms()
+
+    def _after_refusal(self, refused: NegotiationFailed) -> int:
+        self.status = f"negotiation failed: {refused}"
+        self._observer.publish(NegotiationRefused(refused.close_code, refused.feature, refused.reason))
+        if not self._has_agreed:
+            raise refused
+        self.is_degraded = True
+        return BACKOFF_CAP_MS
+
+    def _backoff_ms(self) -> int:
+        self._attempts += 1
+        return derive_backoff_ms(self._attempts, self._roll())

@@ -1,0 +1,160 @@
+"""The daemon's values: what is asked of it, what its rows hold, what became of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from claudemesh.kernel.errors import MeshError
+from claudemesh.kernel.fingerprint import Fingerprint, Kind, Priority
+from claudemesh.kernel.ids import ClientMessageId
+from claudemesh.kernel.outbox import OutboxEvent, OutboxState
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a message goes: what order is kept by, and what a backoff holds back."""
+
+    kind: Kind
+    ref: str  # the recipient's public key in hex, or the topic's or queue's name
+
+    @property
+    def text(self) -> str:
+        return f"{self.kind}:{self.ref}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Destination":
+        kind, _, ref = text.partition(":")
+        return cls(Kind(kind), ref)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendAsked:
+    """A send as its caller asked for it, parsed, with its id chosen but its destination not yet looked up."""
+
+    client_message_id: ClientMessageId
+    to: str
+    body: str
+    reply_to: str = ""
+    priority: Priority = Priority.NEXT
+    meta: dict[str, Any] | None = None  # mentions folded in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What is put before the outbox: a row to insert if its id is free.
+
+    With a `refusal` nothing is inserted, and the refusal is the answer, but only if the id is free: whatever stands
+    answers first, so that a retry of an acknowledged send is never refused.
+    """
+
+    row_id: str
+    asked: SendAsked
+    destination: Destination
+    fingerprint: Fingerprint
+    payload: bytes
+    enqueued_at: int
+    refusal: MeshError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingRow:
+    """What stands under an id."""
+
+    row_id: str
+    state: OutboxState
+    fingerprint: Fingerprint
+    to_asked: str
+    destination: Destination
+    broker_message_id: str | None
+    history_id: int | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedRow:
+    """A row in the sender's hands."""
+
+    seq: int
+    client_message_id: ClientMessageId
+    destination: Destination
+    payload: bytes
+    enqueued_at: int
+    attempts: int
+    server_errors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What became of a claimed row, applied only if it is still claimed."""
+
+    seq: int
+    event: OutboxEvent
+    at: int
+    next_attempt_at: int = 0
+    attempted: bool = True  # the try counts; a row that expired unsent was not tried
+    server_failed: bool = False  # the broker failed at this very row while it took others
+    last_error: str | None = None
+    broker_message_id: str | None = None
+    history_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxRow:
+    """A row as an operator sees it; never its payload's bytes in full."""
+
+    id: str
+    client_message_id: str
+    status: OutboxState
+    to: str
+    destination: str
+    attempts: int
+    enqueued_at: int
+    next_attempt_at: int
+    last_error: str | None
+    delivered_at: int | None
+    broker_message_id: str | None
+    history_id: int | None
+    fingerprint_prefix: str
+    aborted_at: int | None = None
+    aborted_by: str | None = None
+    superseded_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A destination that has rows to send, as found at the start."""
+
+    destination: Destination
+    next_attempt_at: int  # wall ms, of its oldest row
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Somebody in the stored directory."""
+
+    id: str
+    name: str
+    pubkey: str
+    role: str = "member"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorsRow:
+    """A row as an operator's decision is judged on."""
+
+    seq: int
+    row_id: str
+    client_message_id: str
+    state: OutboxState
+    to_asked: str
+    payload: bytes
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retirement:
+    """An operator gives a row up; with a successor the same message goes out under a fresh id."""
+
+    row: OperatorsRow
+    at: int
+    by: str
+    successor: Submission | None = None

@@ -1,0 +1,155 @@
+"""What the daemon needs of its stores and of its link, in its own words."""
+
+from asyncio import Future
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from claudemesh.daemon.model import (
+    Backlog,
+    ClaimedRow,
+    Destination,
+    Member,
+    OperatorsRow,
+    OutboxRow,
+    Retirement,
+    Settlement,
+    StandingRow,
+    Submission,
+)
+from claudemesh.kernel.errors import MeshError
+from claudemesh.kernel.outbox import OutboxState
+from claudemesh.wire.frames import DeliverItem, Outcome
+
+
+class OutboxStore(Protocol):
+    """The sends. Every write returns after it is durable, in one commit with whatever else was waiting."""
+
+    async def accept(self, submission: Submission) -> StandingRow | None:
+        """Insert the row unless its id stands; return what stands, None if it is new.
+
+        A submission with a refusal inserts nothing: the refusal is raised if its id is free.
+        """
+
+    async def accept_many(self, submissions: Sequence[Submission]) -> list[StandingRow | MeshError | None]:
+        """As `accept` for each, in order and in one commit; of the same id twice the second sees the first."""
+
+    async def claim(self, asked: "ClaimAsked") -> "Claimed":
+        """Take the oldest waiting rows of each destination, in order, and mark them inflight.
+
+        A row that is too old is not taken, and nothing behind it: it has to be given up first.
+        """
+
+    async def overdue(self, before: int, limit: int) -> list[ClaimedRow]:
+        """Return waiting rows that were accepted before this instant."""
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        """Apply each event if its row is still in a state that allows it; say of each whether it held."""
+
+    async def recover(self, next_attempt_at: int) -> list[Backlog]:
+        """At the start: what was inflight has an unknown outcome and waits again. Return all that waits."""
+
+    async def find(self, any_id: str) -> OutboxRow | None:
+        """Find a row by its own id, its client message id or the broker's."""
+
+    async def page(self, states: frozenset[OutboxState], after_seq: int, limit: int) -> list[tuple[int, OutboxRow]]:
+        """Return rows in these states after a number, oldest first, each with its own number."""
+
+    async def counts(self) -> dict[OutboxState, int]:
+        """Count what is pending, inflight and dead."""
+
+    async def oldest_open(self) -> int | None:
+        """Return when the oldest row that still waits was accepted."""
+
+    async def for_operator(self, row_id: str) -> OperatorsRow | None:
+        """Find a row by its own id, payload included."""
+
+    async def retire(self, retirement: Retirement) -> None:
+        """Abort the row and insert its successor, in one commit.
+
+        StaleClaim if the row has moved since it was looked at, IdempotencyConflict if the successor's id stands.
+        """
+
+    async def prune(self, before: int) -> int:
+        """Empty settled rows that are older, and say how many; what answers a retry stays."""
+
+    async def ancestors(self, row_id: str) -> list[str]:
+        """Return the ids of the rows that this one took the place of, nearest first."""
+
+    async def remember_members(self, members: Sequence[Member]) -> None: ...
+
+    async def members(self) -> list[Member]: ...
+
+    async def remember(self, name: str, value: str) -> None: ...
+
+    async def recall(self, name: str) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAsked:
+    destinations: tuple[Destination, ...]
+    rows_max: int
+    bytes_max: int
+    accepted_since: int  # wall ms: what is older is overdue
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    rows: list[ClaimedRow]
+    overdue: list[ClaimedRow]  # still pending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxMessage:
+    """A message as its reader sees it; `seq` is its place in this daemon's events."""
+
+    seq: int
+    client_message_id: str
+    broker_message_id: str
+    history_id: int
+    sender_pubkey: str
+    sender_name: str
+    topic: str | None
+    body: str
+    meta: dict[str, Any] | None
+    priority: str
+    reply_to: str
+    accepted_at: int
+    received_at: int
+    read_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxFilter:
+    since_ms: int | None = None
+    topic: str | None = None
+    sender: str | None = None  # a member's key or name
+    mentions: str | None = None  # a member's key
+    mentions_name: str | None = None  # and its name: either counts
+    words: str | None = None  # FTS
+
+
+class InboxStore(Protocol):
+    async def receive(self, items: Sequence[DeliverItem], received_at: int) -> list[InboxMessage]:
+        """Store what is new, in order; return just that. What stood already changes nothing."""
+
+    async def page(self, wanted: InboxFilter, after_seq: int, limit: int) -> list[InboxMessage]:
+        """Return messages after an event number, oldest first."""
+
+    async def find(self, broker_message_id: str) -> InboxMessage | None: ...
+
+    async def bounds(self) -> tuple[str, int]:
+        """Return the epoch of this file and the number of its last event."""
+
+
+class BrokerLink(Protocol):
+    """The connection, while it stands."""
+
+    async def send(self, payloads: Sequence[bytes]) -> "Future[list[Outcome]]":
+        """Put items on the wire in this order, and return when they are on it.
+
+        The future brings an outcome for each, or BrokerUnreachable if the connection ends first.
+        """
+
+    async def call(self, op: str, args: dict[str, Any]) -> Any:  # noqa: ANN401  each operation has its own result
+        """Ask and wait; the broker's error is raised as the class it was."""

@@ -1,0 +1,114 @@
+"""The side that faces the broker: what a new connection changes, and what arrives over it.
+
+A message is acknowledged after the inbox holds it, and only a row that was new is told to anybody.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from claudemesh.daemon import terms as daemon_terms
+from claudemesh.daemon.directory import Directory
+from claudemesh.daemon.drain import Drain
+from claudemesh.daemon.events import MessageReceived
+from claudemesh.daemon.model import Destination, Member
+from claudemesh.daemon.ports import BrokerLink, InboxStore, OutboxStore
+from claudemesh.daemon.service import Conditions
+from claudemesh.daemon.terms import HOUR_MS, OutboxLimits, Terms
+from claudemesh.kernel.errors import BrokerUnreachable, DependencyError, MaxAgeAboveWindow
+from claudemesh.runtime import points
+from claudemesh.runtime.world import World
+from claudemesh.wire.frames import CLOSE_FEATURE_PARAM_BELOW_FLOOR, DeliverItem, ReceiptItem
+from claudemesh.wire.negotiation import DEDUPE, Agreed, NegotiationFailed
+
+BEFORE_INBOX = points.declare("daemon.before_inbox")
+BEFORE_ACK = points.declare("daemon.before_ack")
+
+
+class Receiving:
+    def __init__(self, outbox: OutboxStore, inbox: InboxStore, limits: OutboxLimits, world: World) -> None:
+        self._outbox = outbox
+        self._inbox = inbox
+        self._limits = limits
+        self._world = world
+        self._link: BrokerLink | None = None
+        self.directory = Directory()
+        self.conditions = Conditions()
+        self.terms = Terms()
+        self.drain = Drain(outbox, world, self.max_age_ms)
+
+    async def start(self) -> None:
+        """Begin where the last run ended: its terms, its directory, its rows. Refuse an age that is not safe."""
+        self._go_by(daemon_terms.parse(await self._outbox.recall(daemon_terms.REMEMBERED_AS)))
+        self.directory.replace(await self._outbox.members())
+        await self.drain.start()
+
+    def max_age_ms(self) -> int:
+        return self.terms.max_age(self._limits).hours * HOUR_MS
+
+    async def lag_ms(self) -> int:
+        """Return how long the oldest waiting row has waited."""
+        oldest = await self._outbox.oldest_open()
+        return 0 if oldest is None else max(self._world.clock.wall_ms() - oldest, 0)
+
+    def _go_by(self, terms: Terms) -> None:
+        terms.max_age(self._limits)
+        self.terms = terms
+        self.conditions.inline_bytes = terms.inline_bytes
+
+    # --- for those who accept ----------------------------------------------------------------------
+
+    @property
+    def link(self) -> BrokerLink:
+        """The connection, or BrokerUnreachable."""
+        if self._link is None:
+            raise BrokerUnreachable("this daemon is not connected to its broker")
+        return self._link
+
+    def queued(self, destination: Destination) -> None:
+        self.drain.queued(destination)
+
+    async def refresh_directory(self) -> None:
+        try:
+            answer = await self.link.call("directory", {})
+            members = msgspec.convert(answer["members"], list[Member])
+        except (DependencyError, msgspec.ValidationError, KeyError):
+            return
+        self.directory.replace(members)
+        await self._outbox.remember_members(members)
+
+    # --- the link's receiver -----------------------------------------------------------------------
+
+    async def connected(self, link: BrokerLink, agreed: Agreed) -> None:
+        terms = daemon_terms.from_agreed(agreed)
+        try:
+            self._go_by(terms)
+        except MaxAgeAboveWindow as error:
+            raise NegotiationFailed(CLOSE_FEATURE_PARAM_BELOW_FLOOR, DEDUPE, str(error)) from error
+        self._link = link
+        self.conditions.is_online = True
+        self.drain.connected(link)
+        await self._outbox.remember(daemon_terms.REMEMBERED_AS, daemon_terms.render(terms))
+        await self.refresh_directory()
+
+    async def disconnected(self) -> None:
+        self._link = None
+        self.conditions.is_online = False
+        self.drain.disconnected()
+
+    async def deliver(self, items: Sequence[DeliverItem]) -> None:
+        points.reach(BEFORE_INBOX)
+        fresh = await self._inbox.receive(items, self._world.clock.wall_ms())
+        points.reach(BEFORE_ACK)
+        for message in fresh:
+            self._world.observer.publish(
+                MessageReceived(message.seq, message.broker_message_id, message.sender_pubkey)
+            )
+
+    async def receipts(self, items: Sequence[ReceiptItem]) -> None:
+        """Nothing is taken from a hint: whoever wants to know asks."""
+
+    async def event(self, name: str, data: dict[str, Any]) -> None:  # noqa: ARG002  of these only the name matters yet
+        if name in {"member_joined", "member_left", "member_renamed"}:
+            await self.refresh_directory()

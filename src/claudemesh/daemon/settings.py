@@ -1,0 +1,64 @@
+"""The daemon's settings: `config.toml` of its state directory, and what the command line said."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from claudemesh.daemon.terms import OutboxLimits
+
+
+class Ipc(msgspec.Struct, frozen=True):
+    """`[ipc]`: the local surface."""
+
+    tcp: Annotated[bool, Meta(description="Also listen on 127.0.0.1, for callers with the local token.")] = True
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="Its port; 0 takes a free one and writes `http.port`.")
+    ] = 0
+    public_health_check: Annotated[bool, Meta(description="Answer /v1/health on TCP without a token.")] = False
+    in_flight_max: Annotated[int, Meta(ge=1, description="Requests under way at once; more are 429.")] = 1_024
+    streams_max: Annotated[int, Meta(ge=1, description="Event streams open at once; more are 429.")] = 32
+    requests_per_s: Annotated[int, Meta(ge=1, description="Requests a second for each TCP token.")] = 100
+    burst: Annotated[int, Meta(ge=1, description="How many of them may come at once.")] = 1_000
+
+
+class Disk(msgspec.Struct, frozen=True):
+    """`[disk]`: how much room the daemon's files may take."""
+
+    reserved_bytes: Annotated[
+        int, Meta(ge=1 << 20, description="Room for the outbox, and as much again for the inbox.")
+    ] = 5 * 1024**3
+
+
+class Clone(msgspec.Struct, frozen=True):
+    """`[clone]`: what to do when the state directory turns up on another host."""
+
+    policy: Annotated[
+        Literal["refuse", "warn", "allow"], Meta(description="Refuse to start, warn, or say nothing.")
+    ] = "refuse"
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The file."""
+
+    outbox: OutboxLimits = OutboxLimits()
+    ipc: Ipc = Ipc()
+    disk: Disk = Disk()
+    clone: Clone = Clone()
+
+
+class DaemonSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a daemon is started with."""
+
+    state_dir: Path
+    config: Config = Config()
+    tcp: bool = True
+    runtime_dir: Path | None = None
+    log_to_stderr: bool = False
+    ping_interval_ms: int = 30_000
+    stale_pong_ms: int = 75_000
+
+    @property
+    def outbox(self) -> OutboxLimits:
+        return self.config.outbox

@@ -1,0 +1,1 @@
+"""Where the daemon keeps its rows: one package a backend."""

@@ -1,0 +1,1 @@
+"""The daemon's two files, outbox.db and inbox.db."""

@@ -1,0 +1,56 @@
+-- name: is_held
+-- A message is known by its sender and the sender's own id for it, whatever the broker sends again.
+SELECT 1 FROM inbox WHERE sender_id = ?1 AND client_message_id = ?2;
+
+-- name: append_event
+-- The next thing that happened.
+INSERT INTO event (type, at, data) VALUES (?1, ?2, ?3) RETURNING seq;
+
+-- name: insert
+-- A new message, under the number of its event.
+INSERT INTO inbox (
+    seq, sender_id, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, body, meta,
+    priority, reply_to, to_session, accepted_at, received_at
+) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15);
+
+-- name: page
+-- Oldest first; a filter that is null lets everything through.
+SELECT
+    seq, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, body, meta, priority,
+    reply_to, accepted_at, received_at, read_at
+FROM inbox
+WHERE seq > :after
+    AND (:since IS NULL OR received_at >= :since)
+    AND (:topic IS NULL OR topic = :topic)
+    AND (:sender IS NULL OR :sender IN (sender_pubkey, sender_name))
+    AND (
+        :mentions IS NULL
+        OR EXISTS (SELECT 1 FROM json_each(inbox.meta, '$.mentions') WHERE json_each.value IN (:mentions, :mentions_name))
+    )
+ORDER BY seq LIMIT :limit;
+
+-- name: search
+-- As `page`, for messages that hold all the words.
+SELECT
+    inbox.seq, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, inbox.body, meta,
+    priority, reply_to, accepted_at, received_at, read_at
+FROM inbox_words JOIN inbox ON inbox.seq = inbox_words.rowid
+WHERE inbox_words MATCH :words AND inbox_words.rowid > :after
+ORDER BY inbox_words.rowid LIMIT :limit;
+
+-- name: find
+-- By the broker's id.
+SELECT
+    seq, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, body, meta, priority,
+    reply_to, accepted_at, received_at, read_at
+FROM inbox WHERE broker_message_id = ?1;
+
+-- name: bounds
+-- Which file this is, and how far it has come.
+SELECT
+    (SELECT value FROM remembered WHERE name = 'epoch'),
+    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0);
+
+-- name: unread
+-- What nobody marked as read yet.
+SELECT count(*) FROM inbox WHERE read_at IS NULL;

@@ -1,0 +1,49 @@
+-- Everything that this daemon tells its readers, in the order it happened. An inbox row has the number of its event,
+-- so one cursor serves paging and streams alike.
+CREATE TABLE event (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    type TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    data TEXT -- JSON; null for a message, whose row says it all
+) STRICT;
+
+CREATE TABLE inbox (
+    seq INTEGER PRIMARY KEY REFERENCES event (seq),
+    sender_id TEXT NOT NULL,
+    client_message_id TEXT NOT NULL,
+    broker_message_id TEXT NOT NULL,
+    history_id INTEGER NOT NULL,
+    sender_pubkey TEXT NOT NULL,
+    sender_name TEXT NOT NULL,
+    topic TEXT, -- null for a direct message
+    body TEXT NOT NULL,
+    meta TEXT, -- JSON
+    priority TEXT NOT NULL,
+    reply_to TEXT NOT NULL,
+    to_session TEXT,
+    accepted_at INTEGER NOT NULL,
+    received_at INTEGER NOT NULL,
+    read_at INTEGER,
+    UNIQUE (sender_id, client_message_id)
+) STRICT;
+
+CREATE INDEX inbox_by_broker_id ON inbox (broker_message_id);
+
+-- The words of the bodies; the bodies themselves stand in the inbox.
+CREATE VIRTUAL TABLE inbox_words USING fts5 (body, content = 'inbox', content_rowid = 'seq');
+
+CREATE TRIGGER inbox_words_follow_inserts AFTER INSERT ON inbox BEGIN
+    INSERT INTO inbox_words (rowid, body) VALUES (new.seq, new.body);
+END;
+
+CREATE TRIGGER inbox_words_follow_deletes AFTER DELETE ON inbox BEGIN
+    INSERT INTO inbox_words (inbox_words, rowid, body) VALUES ('delete', old.seq, old.body);
+END;
+
+-- `epoch` marks this very file: a cursor of another one is told so.
+CREATE TABLE remembered (
+    name TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO remembered (name, value) VALUES ('epoch', lower(hex(randomblob(8))));

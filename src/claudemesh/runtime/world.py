@@ -1,0 +1,23 @@
+"""What a part of a process needs of the world, in one value, so that a test can hand it another world."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from claudemesh.kernel.clock import Clock
+from claudemesh.runtime.clock import SystemClock
+from claudemesh.runtime.dice import roll
+from claudemesh.runtime.ids import UlidSource
+from claudemesh.runtime.observe import Observer
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    clock: Clock
+    ids: UlidSource
+    roll: Callable[[], float]  # a number in [0, 1)
+    observer: Observer = field(default_factory=Observer)
+
+
+def real_world() -> World:
+    clock = SystemClock()
+    return World(clock, UlidSource(clock), roll)

@@ -1,0 +1,45 @@
+"""What things of a mesh may be called, the same on both sides of the wire.
+
+A slug names a mesh in paths and commands; a topic or a queue is named in messages. Members are people's and agents'
+names: any letters, told apart after folding case and Unicode form, so that two that look alike are one.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+from claudemesh.kernel.errors import InvalidRequest
+
+MEMBER_NAME_LENGTH_MAX: Final = 64
+
+_SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_TOPIC = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?")
+
+
+def parse_slug(text: str) -> str:
+    if not _SLUG.fullmatch(text):
+        raise InvalidRequest("a mesh's slug is 1 to 63 of a-z, 0-9 and -, and begins and ends without a -")
+    return text
+
+
+def parse_topic(text: str) -> str:
+    """Accept the name of a topic or a queue."""
+    if not _TOPIC.fullmatch(text):
+        raise InvalidRequest("a topic's or queue's name is 1 to 128 of A-Z, a-z, 0-9, '.', '_', '-' and '/'")
+    return text
+
+
+def parse_member_name(text: str) -> str:
+    """Accept what a person could type and a terminal could show: no control characters, no space at the ends."""
+    name = unicodedata.normalize("NFC", text)
+    is_shown = all(unicodedata.category(character)[0] in "LMNPS" or character == " " for character in name)
+    if not 1 <= len(name) <= MEMBER_NAME_LENGTH_MAX or name != name.strip() or not is_shown:
+        raise InvalidRequest(f"a member's name is 1 to {MEMBER_NAME_LENGTH_MAX} printable characters")
+    if name.startswith(("#", "queue:")):
+        raise InvalidRequest("a member's name does not begin with '#' or 'queue:': they mark topics and queues")
+    return name
+
+
+def fold_member_name(name: str) -> str:
+    """Return the form that must be unique within a mesh."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
