@@ -196,8 +196,8 @@ class Drain:
         )
 
     def _publish(self, row: ClaimedRow, settlement: Settlement, *, history_available: bool = True) -> None:
-        word = settlement.event.value
-        self._observer.publish(RowSettled(row.client_message_id, word, settlement.last_error, history_available))
+        told = RowSettled(row.client_message_id, settlement.event, settlement.last_error, history_available)
+        self._observer.publish(told)
         if settlement.event in (OutboxEvent.REFUSED, OutboxEvent.EXPIRED):
             self._observer.publish(RowDied(row.client_message_id, settlement.last_error))
 

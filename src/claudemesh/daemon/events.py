@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from claudemesh.kernel.outbox import OutboxEvent
 from claudemesh.runtime.observe import Level
 
 
@@ -13,7 +14,7 @@ class SendJudged:
     name: ClassVar[str] = "daemon.send_judged"
     level: ClassVar[Level] = "debug"
     status: str
-    is_duplicate: bool
+    stood: bool  # the answer came from a row that was there
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class RowSettled:
     name: ClassVar[str] = "daemon.row_settled"
     level: ClassVar[Level] = "debug"
     client_message_id: str
-    status: str
+    event: OutboxEvent
     last_error: str | None
     history_available: bool = True
 
@@ -76,3 +77,42 @@ class Warned:
     level: ClassVar[Level] = "warning"
     what: str
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class InboundRefused:
+    """The broker sent something that is none of our frames."""
+
+    name: ClassVar[str] = "daemon.inbound_refused"
+    level: ClassVar[Level] = "error"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloneSuspected:
+    """The state directory was made on another host: two daemons may be speaking with one key."""
+
+    name: ClassVar[str] = "daemon.clone_suspected"
+    level: ClassVar[Level] = "warning"
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class InboxSetAside:
+    name: ClassVar[str] = "daemon.inbox_set_aside"
+    level: ClassVar[Level] = "error"
+    moved_to: str
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStarted:
+    name: ClassVar[str] = "daemon.started"
+    mesh: str
+    member: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStopped:
+    name: ClassVar[str] = "daemon.stopped"
+    exit_code: int

@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from claudemesh.daemon.events import BrokerConnected, BrokerDisconnected, NegotiationRefused, Warned
+from claudemesh.daemon.events import BrokerConnected, BrokerDisconnected, InboundRefused, NegotiationRefused, Warned
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DeadlineExceeded, MeshError
 from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms
@@ -296,7 +296,11 @@ class Connector:
                 wait_ms = self._after_close(closed)
             except NegotiationFailed as refused:
                 wait_ms = self._after_refusal(refused)
-            except (OSError, TimeoutError, WebSocketException, frames.BadFrame) as error:
+            except frames.BadFrame as error:
+                self.status = "the broker sent a frame that is none of ours"
+                self._observer.publish(InboundRefused(str(error)))
+                wait_ms = self._backoff_ms()
+            except (OSError, TimeoutError, WebSocketException) as error:
                 self.status = str(error) or type(error).__name__
                 wait_ms = self._backoff_ms()
             self._observer.publish(BrokerDisconnected(self.status, wait_ms))
@@ -322,6 +326,8 @@ class Connector:
             raise refused.exceptions[0] from None
         except* LinkClosed as closed:
             raise closed.exceptions[0] from None
+        except* frames.BadFrame as bad:
+            raise bad.exceptions[0] from None
         except* MeshError as failed:
             raise LinkClosed(1006, str(failed.exceptions[0])) from None
         finally:

@@ -14,7 +14,7 @@ from claudemesh.daemon.events import SendJudged
 from claudemesh.daemon.model import Destination, SendAsked, StandingRow, Submission
 from claudemesh.daemon.policy import Answer, answer_fresh, answer_standing, fingerprint, mark, unresolved
 from claudemesh.daemon.ports import OutboxStore
-from claudemesh.kernel.errors import MeshError, PayloadTooLarge, UnknownDestination
+from claudemesh.kernel.errors import IdempotencyConflict, MeshError, PayloadTooLarge, UnknownDestination
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.runtime.keys import is_pubkey
 from claudemesh.runtime.world import World
@@ -23,6 +23,8 @@ from claudemesh.wire.names import parse_topic
 from claudemesh.wire.negotiation import INLINE_BYTES_DEFAULT
 
 BATCH_MAX: Final = 1_000
+
+_QUEUED: Final = SendJudged("queued", stood=False)
 
 
 @dataclass(slots=True)
@@ -56,15 +58,6 @@ class Accepting:
 
     async def accept(self, asked: SendAsked) -> Answer:
         """Answer after the row is durable; a refusal or a conflict is raised, and then nothing was written."""
-        try:
-            answer = await self._accept(asked)
-        except MeshError as error:
-            self._world.observer.publish(SendJudged(error.code, is_duplicate=False))
-            raise
-        self._world.observer.publish(SendJudged(answer.status, answer.duplicate))
-        return answer
-
-    async def _accept(self, asked: SendAsked) -> Answer:
         submission = self.prepare(asked)
         try:
             standing = await self._outbox.accept(submission)
@@ -141,10 +134,17 @@ class Accepting:
         return self._conditions.refusal
 
     def _answer(self, submission: Submission, standing: StandingRow | None) -> Answer:
-        if standing is not None:
-            return answer_standing(standing, submission)
-        self._outward.queued(submission.destination)
-        return answer_fresh(submission)
+        if standing is None:
+            self._outward.queued(submission.destination)
+            self._world.observer.publish(_QUEUED)
+            return answer_fresh(submission)
+        try:
+            answer = answer_standing(standing, submission)
+        except IdempotencyConflict as conflict:
+            self._world.observer.publish(SendJudged(conflict.conflict, stood=True))
+            raise
+        self._world.observer.publish(SendJudged(answer.status, stood=True))
+        return answer
 
     def _prepare_or_refuse(self, asked: SendAsked) -> Submission | MeshError:
         try:

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from claudemesh.daemon.identity import Identity
 from claudemesh.daemon.link import Connector
+from claudemesh.daemon.metrics import DaemonMetrics
 from claudemesh.daemon.operate import Operating
 from claudemesh.daemon.ports import InboxStore, OutboxStore
+from claudemesh.daemon.pressure import Pressure
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
 from claudemesh.daemon.settings import DaemonSettings
 from claudemesh.daemon.tracing import Tracing
-from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.world import World
 
 
@@ -20,7 +21,8 @@ class Parts:
     settings: DaemonSettings
     identity: Identity
     world: World
-    metrics: Metrics
+    metrics: DaemonMetrics
+    pressure: Pressure
     outbox: OutboxStore
     inbox: InboxStore
     accepting: Accepting

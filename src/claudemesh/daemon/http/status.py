@@ -77,7 +77,9 @@ def status_routes(parts: Parts) -> list[Route]:
         )
 
     async def metrics(_: Request) -> Response:
-        return Response(200, parts.metrics.render(), ((b"content-type", CONTENT_TYPE.encode()),))
+        return Response(
+            200, await parts.metrics.render(parts.pressure.pct), ((b"content-type", CONTENT_TYPE.encode()),)
+        )
 
     return [
         Route(

@@ -15,7 +15,7 @@ from claudemesh.storage.sqlite.errors import translated
 from claudemesh.storage.sqlite.file import one_at_a_time, provide
 from claudemesh.storage.sqlite.readers import Query, Readers
 from claudemesh.storage.sqlite.replies import LoopReply, ThreadReply
-from claudemesh.storage.sqlite.schema import Schema, check_owner, migrate
+from claudemesh.storage.sqlite.schema import Schema, check_owner, check_pages, migrate
 from claudemesh.storage.sqlite.transactions import Transactions
 from claudemesh.storage.sqlite.writer import GROUP_MAX_DEFAULT, Item, Job, Operation, Outcome, Writer
 
@@ -52,6 +52,7 @@ class Database:
                 configure(connection)
                 transactions = Transactions(connection)
                 migrate(connection, transactions, schema)
+                check_pages(connection, path)
                 sync_guard.sync_directory(path.parent)
                 writer = Writer(connection, transactions, group_max=group_max)
                 reading = Readers(path, readers)

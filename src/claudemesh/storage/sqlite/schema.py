@@ -5,7 +5,8 @@ and change with the transaction that does the work.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import apsw
 
@@ -14,6 +15,10 @@ from claudemesh.storage.migrate import Migration, check_migrations, plan
 from claudemesh.storage.sqlite.transactions import Transactions
 
 _APPLICATION_ID_MAX: Final = 2**31 - 1
+
+# A file up to this size is read through at the start (some 0.3 s); a larger one would keep its callers waiting, and
+# damage in it is found where it is met.
+CHECKED_BYTES_MAX: Final = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,15 @@ def migrate(connection: apsw.Connection, transactions: Transactions, schema: Sch
                 connection.pragma("application_id", schema.application_id)
     finally:
         connection.pragma("foreign_keys", 1)
+
+
+def check_pages(connection: apsw.Connection, path: Path) -> None:
+    """Refuse a damaged file before anybody relies on it."""
+    if path.stat().st_size > CHECKED_BYTES_MAX:
+        return
+    found: list[Any] = connection.execute("PRAGMA quick_check(1)").fetchall()
+    if found[0][0] != "ok":
+        raise StoreCorrupt(f"{path} is damaged: {found[0][0]}")
 
 
 def _check_references(connection: apsw.Connection) -> None:

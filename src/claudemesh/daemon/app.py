@@ -1,0 +1,230 @@
+"""The daemon put together: settings -> stores -> services -> servers, and the order in which it all stops.
+
+Stopping goes from the outside in: no new requests, then no connection, then no sender, and the files last. Whatever
+is cut short there is as after a crash, which the next start knows how to take up.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from claudemesh.asgi.guard import LocalGuard
+from claudemesh.asgi.limits import InFlight
+from claudemesh.asgi.policy import RateLimit
+from claudemesh.asgi.routes import Router
+from claudemesh.asgi.server import Server
+from claudemesh.asgi.server import run as run_loop
+from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
+from claudemesh.asgi.tokens import TokenFile
+from claudemesh.daemon import identity as identities
+from claudemesh.daemon.events import CloneSuspected, DaemonStarted, DaemonStopped, InboxSetAside
+from claudemesh.daemon.http import daemon_routes
+from claudemesh.daemon.http.parts import Parts
+from claudemesh.daemon.identity import Identity
+from claudemesh.daemon.link import Connector, LinkSettings
+from claudemesh.daemon.metrics import DaemonMetrics
+from claudemesh.daemon.operate import Operating
+from claudemesh.daemon.pressure import LOOK_EVERY_S, Pressure
+from claudemesh.daemon.receive import Receiving
+from claudemesh.daemon.service import Accepting
+from claudemesh.daemon.settings import DaemonSettings
+from claudemesh.daemon.stores.schemas import SCHEMA_VERSION
+from claudemesh.daemon.stores.sqlite.inbox import SqliteInboxStore
+from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
+from claudemesh.daemon.tracing import Tracing
+from claudemesh.kernel.errors import StoreCorrupt
+from claudemesh.runtime.home import InstanceLock, ensure_private_dir, write_private
+from claudemesh.runtime.logs import JsonLog
+from claudemesh.runtime.world import World, real_world
+from claudemesh.wire.negotiation import NegotiationFailed
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+STOP_GRACE_S: Final = 5.0
+
+Ready = Callable[[Path], None]  # called with the socket's path once the daemon answers
+
+
+def run(settings: DaemonSettings, ready: Ready = lambda _: None) -> int:
+    """Run until SIGTERM or SIGINT; return the exit code. Whatever keeps it from starting is raised."""
+
+    async def main() -> int:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        return await serve(settings, real_world(), stop, ready)
+
+    return run_loop(main)
+
+
+async def serve(settings: DaemonSettings, world: World, stop: asyncio.Event, ready: Ready = lambda _: None) -> int:
+    """Serve until `stop` is set. One daemon a state directory: AlreadyRunning if there is one."""
+    ensure_private_dir(settings.state_dir)
+    with InstanceLock(settings.state_dir / "pid"):
+        log = JsonLog(world.clock, settings.state_dir / "daemon.log", stderr=settings.log_to_stderr)
+        log.attach(world.observer)
+        try:
+            exit_code = await _serve(settings, world, stop, ready)
+            world.observer.publish(DaemonStopped(exit_code))
+            return exit_code
+        finally:
+            log.close()
+
+
+async def _serve(settings: DaemonSettings, world: World, stop: asyncio.Event, ready: Ready) -> int:
+    identity = identities.load(settings.state_dir, world.ids.ulid)
+    if identities.judge_host(settings.state_dir, settings.config.clone.policy) == "differs":
+        world.observer.publish(CloneSuspected(settings.config.clone.policy))
+    async with _stores(settings.state_dir, world) as (outbox, inbox):
+        parts = _assemble(settings, world, identity, outbox, inbox)
+        await parts.receiving.start()
+        async with _servers(parts) as sock:
+            world.observer.publish(DaemonStarted(identity.joined.slug, identity.joined.name, parts.version))
+            ready(sock)
+            return await _work(parts, stop)
+
+
+def _assemble(
+    settings: DaemonSettings,
+    world: World,
+    identity: Identity,
+    outbox: SqliteOutboxStore,
+    inbox: SqliteInboxStore,
+) -> Parts:
+    metrics = DaemonMetrics(outbox, world.clock)
+    metrics.attach(world.observer)
+    receiving = Receiving(outbox, inbox, settings.outbox, world)
+    accepting = Accepting(outbox, receiving.directory, receiving.conditions, receiving, world)
+    link = LinkSettings(
+        broker_url=identity.joined.broker_url,
+        mesh_id=identity.joined.mesh_id,
+        instance_id=identity.instance_id,
+        ping_interval_s=settings.ping_interval_ms / 1000,
+        stale_pong_s=settings.stale_pong_ms / 1000,
+    )
+    reserved_bytes = settings.config.disk.reserved_bytes
+    return Parts(
+        version=version("claudemesh"),
+        settings=settings,
+        identity=identity,
+        world=world,
+        metrics=metrics,
+        pressure=Pressure(settings.state_dir / "outbox.db", reserved_bytes, receiving.conditions, world.observer),
+        outbox=outbox,
+        inbox=inbox,
+        accepting=accepting,
+        receiving=receiving,
+        operating=Operating(outbox, accepting, receiving, world),
+        tracing=Tracing(outbox, inbox, receiving),
+        connector=Connector(link, identity.keys, receiving, world),
+        started_ms=world.clock.monotonic_ms(),
+    )
+
+
+# --- files -------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _stores(state_dir: Path, world: World) -> AsyncIterator[tuple[SqliteOutboxStore, SqliteInboxStore]]:
+    outbox = _open_outbox(state_dir / "outbox.db")
+    try:
+        inbox = _open_inbox(state_dir / "inbox.db", world)
+    except BaseException:
+        outbox.close()
+        raise
+    write_private(state_dir / "schema_version", f"{SCHEMA_VERSION}\n".encode())
+    try:
+        yield outbox, inbox
+    finally:
+        await asyncio.to_thread(outbox.close)
+        await asyncio.to_thread(inbox.close)
+
+
+def _open_outbox(path: Path) -> SqliteOutboxStore:
+    try:
+        return SqliteOutboxStore.open(path)
+    except StoreCorrupt as error:
+        raise StoreCorrupt(
+            f"{error.detail}. Nothing is thrown away: `claudemesh daemon recover` saves what can be read"
+        ) from error
+
+
+def _open_inbox(path: Path, world: World) -> SqliteInboxStore:
+    """Open the inbox. A damaged one is set aside: what is in it came from the broker, which keeps it."""
+    try:
+        return SqliteInboxStore.open(path)
+    except StoreCorrupt:
+        aside = path.with_name(f"{path.name}.corrupt-{world.clock.wall_ms()}")
+        for companion in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + companion).rename(aside.with_name(aside.name + companion))
+        world.observer.publish(InboxSetAside(aside.name))
+        return SqliteInboxStore.open(path)
+
+
+# --- servers -----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _servers(parts: Parts) -> AsyncIterator[Path]:
+    """Serve on the socket and, where it is enabled, on a loopback port behind the guard."""
+    observer, ipc, state_dir = parts.world.observer, parts.settings.config.ipc, parts.settings.state_dir
+    app = InFlight(Router(daemon_routes(parts), observer), observer, ipc.in_flight_max)
+    sock = state_dir / "sock"
+    unix = Server(app, [bind_unix(sock, parts.settings.runtime_dir)], observer, peer_uid=os.geteuid())
+    servers = [unix]
+    if parts.settings.tcp:
+        listener = bind_tcp("127.0.0.1", ipc.port)
+        port = port_of(listener)
+        guard = LocalGuard(
+            app,
+            TokenFile(state_dir / "local_token", parts.world.clock, observer),
+            port=port,
+            clock=parts.world.clock,
+            observer=observer,
+            limit=RateLimit(ipc.requests_per_s, ipc.burst),
+            public_paths=frozenset({"/v1/health"} if ipc.public_health_check else ()),
+        )
+        servers.append(Server(guard, [listener], observer))
+        write_private(state_dir / "http.port", f"{port}\n".encode())
+    else:
+        (state_dir / "http.port").unlink(missing_ok=True)
+    try:
+        for server in servers:
+            await server.start()
+        yield sock
+    finally:
+        await asyncio.gather(*(server.stop(STOP_GRACE_S) for server in servers))
+        (state_dir / "http.port").unlink(missing_ok=True)
+
+
+# --- work --------------------------------------------------------------------------------------------
+
+
+async def _work(parts: Parts, stop: asyncio.Event) -> int:
+    """Run the sender and the connection until told to stop, or until no broker's terms can be agreed to."""
+    exit_code = EXIT_OK
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(parts.receiving.drain.run()),
+                group.create_task(parts.connector.run()),
+                group.create_task(_watch_pressure(parts.pressure)),
+            ]
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+    except* NegotiationFailed:  # told where it happened
+        exit_code = EXIT_FAILED
+    return exit_code
+
+
+async def _watch_pressure(pressure: Pressure) -> None:
+    while True:
+        pressure.look()
+        await asyncio.sleep(LOOK_EVERY_S)

@@ -1,0 +1,55 @@
+"""How full the room is that the daemon's files may take, and what that refuses.
+
+At 80 % an alarm; from 95 % on new sends are refused, while what was accepted is still sent and what comes in is
+taken. A disk that is full although there should be room left is the store's own 507.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final
+
+from claudemesh.daemon.service import Conditions
+from claudemesh.kernel.errors import StoreFull
+from claudemesh.runtime.observe import Level, Observer
+
+HIGH_PCT: Final = 80
+REFUSE_PCT: Final = 95
+LOOK_EVERY_S: Final = 1.0
+
+_COMPANIONS: Final = ("", "-wal")
+
+
+@dataclass(frozen=True, slots=True)
+class PressureHigh:
+    name: ClassVar[str] = "daemon.outbox_pressure_high"
+    level: ClassVar[Level] = "warning"
+    pct: int
+
+
+class Pressure:
+    def __init__(self, outbox: Path, reserved_bytes: int, conditions: Conditions, observer: Observer) -> None:
+        self._files = [outbox.with_name(outbox.name + companion) for companion in _COMPANIONS]
+        self._reserved_bytes = reserved_bytes
+        self._conditions = conditions
+        self._observer = observer
+        self._is_high = False
+        self.pct = 0.0
+
+    def look(self) -> None:
+        """Measure, and let new sends in or not."""
+        self.pct = 100 * sum(map(_size, self._files)) / self._reserved_bytes
+        if self.pct >= HIGH_PCT and not self._is_high:
+            self._observer.publish(PressureHigh(int(self.pct)))
+        self._is_high = self.pct >= HIGH_PCT
+        self._conditions.refusal = (
+            StoreFull(f"the outbox has used {self.pct:.0f} % of its room; what was accepted is still being sent")
+            if self.pct >= REFUSE_PCT
+            else None
+        )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
