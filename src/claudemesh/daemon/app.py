@@ -23,10 +23,12 @@ from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.daemon import identity as identities
 from claudemesh.daemon.events import CloneSuspected, DaemonStarted, DaemonStopped, InboxSetAside
+from claudemesh.daemon.feed import Feed
 from claudemesh.daemon.http import daemon_routes
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.identity import Identity
 from claudemesh.daemon.link import Connector, LinkSettings
+from claudemesh.daemon.marks import Marks
 from claudemesh.daemon.metrics import DaemonMetrics
 from claudemesh.daemon.operate import Operating
 from claudemesh.daemon.pressure import LOOK_EVERY_S, Pressure
@@ -122,6 +124,8 @@ def _assemble(
         operating=Operating(outbox, accepting, receiving, world),
         tracing=Tracing(outbox, inbox, receiving),
         connector=Connector(link, identity.keys, receiving, world),
+        feed=Feed(inbox, world),
+        marks=Marks(inbox, receiving, world),
         started_ms=world.clock.monotonic_ms(),
     )
 
@@ -214,6 +218,8 @@ async def _work(parts: Parts, stop: asyncio.Event) -> int:
             tasks = [
                 group.create_task(parts.receiving.drain.run()),
                 group.create_task(parts.connector.run()),
+                group.create_task(parts.feed.run()),
+                group.create_task(parts.marks.run()),
                 group.create_task(_watch_pressure(parts.pressure)),
             ]
             await stop.wait()

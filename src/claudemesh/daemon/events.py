@@ -47,6 +47,26 @@ class MessageReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class ReceiptMoved:
+    """A hint of the broker: an own message has come further."""
+
+    name: ClassVar[str] = "daemon.receipt_moved"
+    level: ClassVar[Level] = "debug"
+    client_message_id: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSeen:
+    """Somebody joined or left, as the broker told it: `what` is its word for it."""
+
+    name: ClassVar[str] = "daemon.peer_seen"
+    what: str
+    peer: str
+    pubkey: str
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConnected:
     name: ClassVar[str] = "daemon.broker_connected"
     broker_url: str

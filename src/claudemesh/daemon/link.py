@@ -5,7 +5,7 @@ again and when not to. What arrives is handed to a `Receiver`; what is in the an
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -91,6 +91,7 @@ class Link:
         self._results: dict[int, asyncio.Future[list[Outcome]]] = {}
         self._replies: dict[int, asyncio.Future[Any]] = {}
         self._arrived: asyncio.Queue[list[DeliverItem]] = asyncio.Queue(DELIVERIES_MAX)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, payloads: Sequence[bytes]) -> asyncio.Future[list[Outcome]]:
         n = self._next()
@@ -127,9 +128,8 @@ class Link:
             raise LinkClosed(frame.code if frame else 1006, frame.reason if frame else "") from closed
         finally:
             storing.cancel()
-            with suppress(asyncio.CancelledError):
-                await storing
             self._fail_all()
+            await asyncio.gather(storing, *self._tasks, return_exceptions=True)
 
     async def _take_in(self, text: str | bytes, receiver: Receiver) -> None:
         frame = frames.parse_from_broker(text)
@@ -143,7 +143,7 @@ class Link:
             case frames.Receipt():
                 await receiver.receipts(frame.items)
             case frames.Event():
-                await receiver.event(frame.name, frame.data)
+                self._spawn(receiver.event(frame.name, frame.data))  # it may call, and be answered through us
             case _:
                 pass  # a handshake's frame that comes late, or one that only hints
 
@@ -157,6 +157,11 @@ class Link:
             await receiver.deliver(items)
             with suppress(BrokerUnreachable):
                 await self._write(frames.render(frames.Ack([item.history_id for item in items])))
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _reply(self, frame: frames.Reply) -> None:
         future = self._replies.pop(frame.n, None)

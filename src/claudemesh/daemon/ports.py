@@ -129,6 +129,26 @@ class InboxFilter:
     words: str | None = None  # FTS
 
 
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Something other than a message that readers are told."""
+
+    type: str
+    at: int
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEntry:
+    """One thing that happened, by its number; a message has its row, anything else its data."""
+
+    seq: int
+    type: str
+    at: int
+    data: dict[str, Any] | None
+    message: InboxMessage | None
+
+
 class InboxStore(Protocol):
     async def receive(self, items: Sequence[DeliverItem], received_at: int) -> list[InboxMessage]:
         """Store what is new, in order; return just that. What stood already changes nothing."""
@@ -140,6 +160,28 @@ class InboxStore(Protocol):
 
     async def bounds(self) -> tuple[str, int]:
         """Return the epoch of this file and the number of its last event."""
+
+    async def append_events(self, happened: Sequence[Happened]) -> None: ...
+
+    async def events(self, after_seq: int, limit: int) -> list[TimelineEntry]:
+        """Return what happened after a number, oldest first."""
+
+    async def oldest_event(self) -> int | None:
+        """Return the number of the first event that is still kept."""
+
+    async def mark_read(self, broker_message_ids: Sequence[str], at: int) -> int:
+        """Mark these as read, and say how many were not yet."""
+
+    async def mark_read_upto(self, seq: int, at: int) -> int:
+        """Mark all up to an event as read, and say how many were not yet."""
+
+    async def untold(self, limit: int) -> list[tuple[int, str]]:
+        """Return marks that the broker does not know of: their numbers and the broker's ids."""
+
+    async def told(self, seqs: Sequence[int]) -> None:
+        """Note that it does."""
+
+    async def unread(self) -> int: ...
 
 
 class BrokerLink(Protocol):

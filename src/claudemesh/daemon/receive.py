@@ -3,15 +3,16 @@
 A message is acknowledged after the inbox holds it, and only a row that was new is told to anybody.
 """
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from claudemesh.daemon import terms as daemon_terms
 from claudemesh.daemon.directory import Directory
 from claudemesh.daemon.drain import Drain
-from claudemesh.daemon.events import MessageReceived
+from claudemesh.daemon.events import MessageReceived, PeerSeen, ReceiptMoved
 from claudemesh.daemon.model import Destination, Member
 from claudemesh.daemon.ports import BrokerLink, InboxStore, OutboxStore
 from claudemesh.daemon.service import Conditions
@@ -21,6 +22,9 @@ from claudemesh.runtime import points
 from claudemesh.runtime.world import World
 from claudemesh.wire.frames import CLOSE_FEATURE_PARAM_BELOW_FLOOR, DeliverItem, ReceiptItem
 from claudemesh.wire.negotiation import DEDUPE, Agreed, NegotiationFailed
+
+_OF_MEMBERS: Final = frozenset({"member_joined", "member_left", "member_renamed"})
+_OF_PEERS: Final = frozenset({"peer_joined", "peer_left"})
 
 BEFORE_INBOX = points.declare("daemon.before_inbox")
 BEFORE_ACK = points.declare("daemon.before_ack")
@@ -33,6 +37,7 @@ class Receiving:
         self._limits = limits
         self._world = world
         self._link: BrokerLink | None = None
+        self._online = asyncio.Event()
         self.directory = Directory()
         self.conditions = Conditions()
         self.terms = Terms()
@@ -66,6 +71,9 @@ class Receiving:
             raise BrokerUnreachable("this daemon is not connected to its broker")
         return self._link
 
+    async def until_online(self) -> None:
+        await self._online.wait()
+
     def queued(self, destination: Destination) -> None:
         self.drain.queued(destination)
 
@@ -87,6 +95,7 @@ class Receiving:
         except MaxAgeAboveWindow as error:
             raise NegotiationFailed(CLOSE_FEATURE_PARAM_BELOW_FLOOR, DEDUPE, str(error)) from error
         self._link = link
+        self._online.set()
         self.conditions.is_online = True
         self.drain.connected(link)
         await self._outbox.remember(daemon_terms.REMEMBERED_AS, daemon_terms.render(terms))
@@ -94,6 +103,7 @@ class Receiving:
 
     async def disconnected(self) -> None:
         self._link = None
+        self._online.clear()
         self.conditions.is_online = False
         self.drain.disconnected()
 
@@ -107,8 +117,13 @@ class Receiving:
             )
 
     async def receipts(self, items: Sequence[ReceiptItem]) -> None:
-        """Nothing is taken from a hint: whoever wants to know asks."""
+        """Pass a hint on. Nothing is taken from it: whoever wants to know asks."""
+        for item in items:
+            self._world.observer.publish(ReceiptMoved(item.client_message_id, item.state))
 
-    async def event(self, name: str, data: dict[str, Any]) -> None:  # noqa: ARG002  of these only the name matters yet
-        if name in {"member_joined", "member_left", "member_renamed"}:
+    async def event(self, name: str, data: dict[str, Any]) -> None:
+        if name in _OF_MEMBERS:
             await self.refresh_directory()
+        if name in _OF_PEERS:
+            peer, pubkey = data.get("name", ""), data.get("pubkey", "")
+            self._world.observer.publish(PeerSeen(name, str(peer), str(pubkey)))

@@ -4,13 +4,15 @@ Public keys and signatures travel as lower-case hex. Verification is libsodium's
 that are not in their one canonical form, and keys of small order.
 """
 
+import re
 from typing import Self
 
 from nacl.exceptions import CryptoError
 from nacl.signing import SigningKey, VerifyKey
 
-PUBKEY_HEX_LENGTH = 64
 SIGNATURE_HEX_LENGTH = 128
+
+_PUBKEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class KeyPair:
@@ -40,7 +42,7 @@ class KeyPair:
 
 
 def is_pubkey(text: str) -> bool:
-    return len(text) == PUBKEY_HEX_LENGTH and all(character in "0123456789abcdef" for character in text)
+    return _PUBKEY.fullmatch(text) is not None
 
 
 def verify(pubkey: str, message: bytes, signature: str) -> bool:

@@ -1,6 +1,6 @@
 """Ids of one process grow, over all its threads and whatever its clock does."""
 
-import secrets
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -54,8 +54,9 @@ def test_two_threads_never_step_from_the_same_id(monkeypatch: pytest.MonkeyPatch
                 overtaken.wait(0.3)  # with the lock nobody can: the bound is what ends it
             return 1_000
 
-    entropy = iter([2**79, 1])  # from the same last id the second would get the smaller one
-    monkeypatch.setattr(secrets, "randbits", lambda _bits: next(entropy))
+    # From the same last id the second would get the smaller one.
+    entropy = b"".join(number.to_bytes(10) for number in (2**79, 1))
+    monkeypatch.setattr(os, "urandom", lambda size: entropy.ljust(size, b"\0"))
     source = UlidSource(HeldClock([]))
 
     def second() -> str:
@@ -67,6 +68,25 @@ def test_two_threads_never_step_from_the_same_id(monkeypatch: pytest.MonkeyPatch
     with ThreadPoolExecutor(2) as pool:
         late, early = pool.submit(second), pool.submit(source.ulid)
         assert early.result(30) < late.result(30)
+
+
+@pytest.mark.req("F4")
+def test_a_forked_child_does_not_give_its_parents_next_ids() -> None:
+    class FrozenClock(SteppingClock):
+        def wall_ms(self) -> int:
+            return 1_000
+
+    source = UlidSource(FrozenClock([]))
+    source.ulid()  # the draw is there
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, source.ulid().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 100).decode() != source.ulid()
+    os.close(reading)
+    os.close(writing)
 
 
 def test_the_system_clock_counts_milliseconds_and_its_monotonic_side_never_goes_back() -> None:

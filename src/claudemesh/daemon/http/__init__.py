@@ -3,6 +3,7 @@
 from claudemesh.asgi.openapi import openapi_document
 from claudemesh.asgi.routes import Route
 from claudemesh.daemon.http.control import control_routes
+from claudemesh.daemon.http.events import event_routes
 from claudemesh.daemon.http.inbox import inbox_routes
 from claudemesh.daemon.http.outbox import outbox_routes
 from claudemesh.daemon.http.parts import Parts
@@ -16,6 +17,7 @@ def daemon_routes(parts: Parts) -> list[Route]:
         *inbox_routes(parts),
         *outbox_routes(parts),
         *control_routes(parts),
+        *event_routes(parts),
         *status_routes(parts),
     ]
     document = openapi_document("claudemesh daemon", parts.version, routes)

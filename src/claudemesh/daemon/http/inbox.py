@@ -6,6 +6,7 @@ import msgspec
 
 from claudemesh.asgi.messages import Request, Response, json_response
 from claudemesh.asgi.routes import Route
+from claudemesh.daemon.feed import parse_cursor
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.ports import InboxFilter, InboxMessage, InboxStore
 from claudemesh.daemon.tracing import Trace
@@ -14,7 +15,6 @@ from claudemesh.wire.instants import parse_instant, render_instant
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1_000
-SEQ_MAX: Final = 2**63 - 1
 
 
 class InboxQuery(msgspec.Struct, frozen=True):
@@ -49,6 +49,18 @@ class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str
 
 
+class ReadBody(msgspec.Struct, frozen=True):
+    """Either the broker's ids of messages, or a cursor: everything up to it."""
+
+    ids: list[str] | None = None
+    upto: str | None = None
+
+
+class Marked(msgspec.Struct, frozen=True):
+    marked: int  # how many were not marked yet
+    unread: int
+
+
 class InboxPage(msgspec.Struct, frozen=True):
     messages: list[ShownMessage]
     next_cursor: str | None
@@ -77,6 +89,12 @@ def inbox_routes(parts: Parts) -> list[Route]:
             raise InvalidRequest("q has no word to search for")
         return json_response(await _page(inbox, InboxFilter(words=query.q), query.limit, query.cursor))
 
+    async def read(request: Request) -> Response:
+        marked = await _mark(inbox, request.body, parts.world.clock.wall_ms())
+        if marked:
+            parts.marks.wake()
+        return json_response(Marked(marked, await inbox.unread()))
+
     async def trace(request: Request) -> Response:
         return json_response(await parts.tracing.trace(request.params["id"]))
 
@@ -101,6 +119,15 @@ def inbox_routes(parts: Parts) -> list[Route]:
             errors=paging,
         ),
         Route(
+            method="POST",
+            path="/v1/inbox/read",
+            handler=read,
+            summary="Mark messages as read. Senders learn of it once the broker knows.",
+            request=ReadBody,
+            response=Marked,
+            errors=paging,
+        ),
+        Route(
             method="GET",
             path="/v1/trace/{id}",
             handler=trace,
@@ -111,6 +138,18 @@ def inbox_routes(parts: Parts) -> list[Route]:
     ]
 
 
+async def _mark(inbox: InboxStore, body: ReadBody, now: int) -> int:
+    if (body.ids is None) == (body.upto is None):
+        raise InvalidRequest("give either ids or upto")
+    if body.upto is not None:
+        epoch, last = await inbox.bounds()
+        return await inbox.mark_read_upto(parse_cursor(body.upto, epoch, last), now)
+    ids = body.ids or []
+    if len(ids) > LIMIT_MAX:
+        raise InvalidRequest(f"at most {LIMIT_MAX} ids at once, not {len(ids)}")
+    return await inbox.mark_read(ids, now)
+
+
 async def _page(inbox: InboxStore, wanted: InboxFilter, limit: int, cursor: str | None) -> InboxPage:
     if limit < 1:
         raise InvalidRequest("a page holds at least one message")
@@ -118,23 +157,11 @@ async def _page(inbox: InboxStore, wanted: InboxFilter, limit: int, cursor: str 
     after = 0 if cursor is None else parse_cursor(cursor, epoch, last)
     size = min(limit, LIMIT_MAX)
     found = await inbox.page(wanted, after, size + 1)
-    shown = [_shown(message, epoch) for message in found[:size]]
+    shown = [shown_message(message, epoch) for message in found[:size]]
     return InboxPage(shown, shown[-1].cursor if len(found) > size else None)
 
 
-def parse_cursor(cursor: str, epoch: str, last: int) -> int:
-    """Read `epoch.seq`; one of another file, or from beyond its end, is told so and never silently restarted."""
-    its_epoch, _, text = cursor.partition(".")
-    if not its_epoch or not text.isascii() or not text.isdigit() or len(text) > len(str(SEQ_MAX)):
-        raise InvalidRequest("this is no cursor: pass one back as it was given")
-    if its_epoch != epoch:
-        raise CursorExpired("the inbox was built anew since this cursor was given")
-    if int(text) > last:
-        raise CursorAhead
-    return int(text)
-
-
-def _shown(message: InboxMessage, epoch: str) -> ShownMessage:
+def shown_message(message: InboxMessage, epoch: str) -> ShownMessage:
     return ShownMessage(
         client_message_id=message.client_message_id,
         broker_message_id=message.broker_message_id,

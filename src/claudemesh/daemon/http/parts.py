@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from claudemesh.daemon.feed import Feed
 from claudemesh.daemon.identity import Identity
 from claudemesh.daemon.link import Connector
+from claudemesh.daemon.marks import Marks
 from claudemesh.daemon.metrics import DaemonMetrics
 from claudemesh.daemon.operate import Operating
 from claudemesh.daemon.ports import InboxStore, OutboxStore
@@ -30,4 +32,6 @@ class Parts:
     operating: Operating
     tracing: Tracing
     connector: Connector
+    feed: Feed
+    marks: Marks
     started_ms: int  # of the monotonic clock

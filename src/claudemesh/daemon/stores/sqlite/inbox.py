@@ -9,7 +9,7 @@ from typing import Any, Final
 import apsw
 import orjson
 
-from claudemesh.daemon.ports import InboxFilter, InboxMessage
+from claudemesh.daemon.ports import Happened, InboxFilter, InboxMessage, TimelineEntry
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.storage.migrate import load_migrations
 from claudemesh.storage.sqlfile import load_queries
@@ -58,6 +58,38 @@ class SqliteInboxStore:
 
         return await self._database.read(query)
 
+    async def append_events(self, happened: Sequence[Happened]) -> None:
+        await self._database.write_many(_append_event, happened)
+
+    async def events(self, after_seq: int, limit: int) -> list[TimelineEntry]:
+        def query(connection: apsw.Connection) -> list[TimelineEntry]:
+            return [_entry(row) for row in connection.execute(_SQL["events"], (after_seq, limit)).fetchall()]
+
+        return await self._database.read(query)
+
+    async def oldest_event(self) -> int | None:
+        def query(connection: apsw.Connection) -> int | None:
+            row: Any = connection.execute(_SQL["oldest_event"]).fetchall()[0]
+            return None if row[0] is None else int(row[0])
+
+        return await self._database.read(query)
+
+    async def mark_read(self, broker_message_ids: Sequence[str], at: int) -> int:
+        return await self._database.write(_mark_read, (tuple(broker_message_ids), at))
+
+    async def mark_read_upto(self, seq: int, at: int) -> int:
+        return await self._database.write(_mark_read_upto, (seq, at))
+
+    async def untold(self, limit: int) -> list[tuple[int, str]]:
+        def query(connection: apsw.Connection) -> list[tuple[int, str]]:
+            rows: list[Any] = connection.execute(_SQL["untold"], (limit,)).fetchall()
+            return [(row[0], row[1]) for row in rows]
+
+        return await self._database.read(query)
+
+    async def told(self, seqs: Sequence[int]) -> None:
+        await self._database.write_many(_told, seqs)
+
     async def unread(self) -> int:
         def query(connection: apsw.Connection) -> int:
             row: Any = connection.execute(_SQL["unread"]).fetchall()[0]
@@ -75,6 +107,40 @@ def _receive(connection: apsw.Connection, arrivals: Sequence[_Arrival]) -> list[
         ]
         for arrival in arrivals
     ]
+
+
+def _append_event(connection: apsw.Connection, happened: Sequence[Happened]) -> list[None]:
+    for event in happened:
+        data = orjson.dumps(event.data).decode()
+        connection.execute(_SQL["append_event"], (event.type, event.at, data)).fetchall()
+    return [None] * len(happened)
+
+
+def _mark_read(connection: apsw.Connection, marks: Sequence[tuple[Sequence[str], int]]) -> list[int]:
+    return [
+        sum(len(connection.execute(_SQL["mark_read"], (one, at)).fetchall()) for one in broker_message_ids)
+        for broker_message_ids, at in marks
+    ]
+
+
+def _mark_read_upto(connection: apsw.Connection, marks: Sequence[tuple[int, int]]) -> list[int]:
+    return [len(connection.execute(_SQL["mark_read_upto"], mark).fetchall()) for mark in marks]
+
+
+def _told(connection: apsw.Connection, seqs: Sequence[int]) -> list[None]:
+    connection.executemany(_SQL["told"], [(seq,) for seq in seqs])
+    return [None] * len(seqs)
+
+
+def _entry(row: Sequence[Any]) -> TimelineEntry:
+    seq, kind, at, data, *message = row
+    return TimelineEntry(
+        seq=seq,
+        type=kind,
+        at=at,
+        data=None if data is None else orjson.loads(data),
+        message=None if message[0] is None else _message([seq, *message]),
+    )
 
 
 def _store(connection: apsw.Connection, item: DeliverItem, received_at: int) -> InboxMessage:

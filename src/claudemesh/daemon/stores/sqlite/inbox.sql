@@ -54,3 +54,31 @@ SELECT
 -- name: unread
 -- What nobody marked as read yet.
 SELECT count(*) FROM inbox WHERE read_at IS NULL;
+
+-- name: events
+-- What happened after a number, oldest first; a message comes with its row.
+SELECT
+    event.seq, event.type, event.at, event.data, client_message_id, broker_message_id, history_id, sender_pubkey,
+    sender_name, topic, body, meta, priority, reply_to, accepted_at, received_at, read_at
+FROM event LEFT JOIN inbox ON inbox.seq = event.seq
+WHERE event.seq > ?1 ORDER BY event.seq LIMIT ?2;
+
+-- name: oldest_event
+-- Where the events begin that are still kept.
+SELECT min(seq) FROM event;
+
+-- name: mark_read
+-- A reader's mark stays what it was first.
+UPDATE inbox SET read_at = ?2 WHERE broker_message_id = ?1 AND read_at IS NULL RETURNING 1;
+
+-- name: mark_read_upto
+-- All that was there up to an event.
+UPDATE inbox SET read_at = ?2 WHERE seq <= ?1 AND read_at IS NULL RETURNING 1;
+
+-- name: untold
+-- Marks that the broker has not answered for yet.
+SELECT seq, broker_message_id FROM inbox WHERE read_at IS NOT NULL AND read_told = 0 ORDER BY seq LIMIT ?1;
+
+-- name: told
+-- It has.
+UPDATE inbox SET read_told = 1 WHERE seq = ?1;

@@ -23,11 +23,14 @@ CREATE TABLE inbox (
     to_session TEXT,
     accepted_at INTEGER NOT NULL,
     received_at INTEGER NOT NULL,
-    read_at INTEGER,
+    read_at INTEGER, -- when its reader marked it
+    read_told INTEGER NOT NULL DEFAULT 0 CHECK (read_told IN (0, 1)), -- whether the broker knows of the mark
     UNIQUE (sender_id, client_message_id)
 ) STRICT;
 
 CREATE INDEX inbox_by_broker_id ON inbox (broker_message_id);
+CREATE INDEX inbox_unread ON inbox (seq) WHERE read_at IS NULL;
+CREATE INDEX inbox_untold ON inbox (seq) WHERE read_at IS NOT NULL AND read_told = 0;
 
 -- The words of the bodies; the bodies themselves stand in the inbox.
 CREATE VIRTUAL TABLE inbox_words USING fts5 (body, content = 'inbox', content_rowid = 'seq');
