@@ -428,3 +428,17 @@ def test_the_wal_does_not_grow_without_bound_while_readers_overlap(
     for reader in readers:
         reader.join(BOUND_S)
     assert size < 20_000_000  # of about 26 MB written
+
+
+async def test_a_database_in_memory_behaves_as_one_on_disk_and_leaves_no_file() -> None:
+    database = Database.in_memory(SCHEMA)
+    try:
+        assert await database.write(put, ("a", "one")) == "one"
+        assert await database.write_many(put, [("a", "two"), ("b", "three")]) == ["one", "three"]
+        rows = await database.read(lambda c: c.execute("SELECT key, text FROM shelf ORDER BY position").fetchall())
+        assert rows == [("a", "one"), ("b", "three")]
+        with pytest.raises(apsw.SQLError):
+            await database.read(lambda c: c.execute("SELECT nonsense").fetchall())
+        assert await database.write(put, ("c", "four")) == "four", "a query that fails disturbs nobody"
+    finally:
+        database.close()

@@ -48,6 +48,12 @@ def configure(connection: apsw.Connection) -> None:
             raise ConfigError(f"PRAGMA {pragma} is {found!r} and must be {expected!r} on this file system")
 
 
+def configure_memory(connection: apsw.Connection) -> None:
+    """Configure a database in memory: the rules that are not about a disk hold there too."""
+    for pragma in ("foreign_keys", "trusted_schema"):
+        connection.pragma(pragma, _SETTINGS[pragma][0])
+
+
 def check_library_version(version: str) -> None:
     if tuple(int(part) for part in version.split(".")) < SQLITE_VERSION_MIN:
         floor = ".".join(map(str, SQLITE_VERSION_MIN))

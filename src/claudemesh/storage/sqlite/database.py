@@ -10,10 +10,10 @@ import apsw
 
 from claudemesh.kernel.errors import MeshError
 from claudemesh.storage.sqlite import sync_guard
-from claudemesh.storage.sqlite.connection import configure, connect
+from claudemesh.storage.sqlite.connection import configure, configure_memory, connect
 from claudemesh.storage.sqlite.errors import translated
 from claudemesh.storage.sqlite.file import one_at_a_time, provide
-from claudemesh.storage.sqlite.readers import Query, Readers
+from claudemesh.storage.sqlite.readers import Query, Readers, WriterAsReader
 from claudemesh.storage.sqlite.replies import LoopReply, ThreadReply
 from claudemesh.storage.sqlite.schema import Schema, check_owner, check_pages, migrate
 from claudemesh.storage.sqlite.transactions import Transactions
@@ -32,7 +32,7 @@ class Database:
     before it began.
     """
 
-    def __init__(self, writer: Writer, readers: Readers, connection: apsw.Connection) -> None:
+    def __init__(self, writer: Writer, readers: Readers | WriterAsReader, connection: apsw.Connection) -> None:
         self._writer = writer
         self._readers = readers
         self._connection = connection
@@ -61,6 +61,17 @@ class Database:
                 raise
         writer.start()
         return cls(writer, reading, connection)
+
+    @classmethod
+    def in_memory(cls, schema: Schema, *, group_max: int = GROUP_MAX_DEFAULT) -> Self:
+        """Open a database that is gone with the process: the same behaviour, and nothing durable."""
+        connection = apsw.Connection(":memory:")
+        configure_memory(connection)
+        transactions = Transactions(connection)
+        migrate(connection, transactions, schema)
+        writer = Writer(connection, transactions, group_max=group_max)
+        writer.start()
+        return cls(writer, WriterAsReader(writer), connection)
 
     async def write(self, operation: Operation[Item, Outcome], item: Item) -> Outcome:
         """Apply the operation to one item; a refusal is raised."""

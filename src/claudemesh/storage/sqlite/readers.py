@@ -7,7 +7,7 @@ moved into the file, so it should page instead.
 
 import os
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +18,8 @@ import apsw
 from claudemesh.kernel.errors import StoreUnavailable
 from claudemesh.storage.sqlite.connection import configure, connect
 from claudemesh.storage.sqlite.errors import translated
+from claudemesh.storage.sqlite.replies import ThreadReply
+from claudemesh.storage.sqlite.writer import Job, Writer
 
 T = TypeVar("T")
 
@@ -58,6 +60,26 @@ class Readers:
             raise RuntimeError("a query raised StopIteration") from error
         finally:
             self._idle.put(connection)
+
+
+class WriterAsReader:
+    """Queries of a database in memory, which has one connection: each waits its turn among the writes."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def submit(self, query: Query[T]) -> Future[T]:
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+
+        def operation(connection: apsw.Connection, items: Sequence[None]) -> Sequence[T]:
+            return [query(connection) for _ in items]
+
+        self._writer.submit(Job(operation, (None,), ThreadReply(future)))
+        return future
+
+    def close(self) -> None:
+        """Nothing of its own to close."""
 
 
 def _in_transaction(connection: apsw.Connection, query: Query[T]) -> T:

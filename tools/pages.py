@@ -1,0 +1,148 @@
+"""The generated pages on the wire and on settings: one table for each struct, with what its docstring says."""
+
+import inspect
+from collections.abc import Iterator
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from claudemesh.broker.settings import BrokerConfig
+from claudemesh.daemon.settings import Config as DaemonConfig
+from claudemesh.runtime.settings import describe
+from claudemesh.wire import frames, negotiation, signing
+
+MADE = "<!-- Made from the code by `make docs`. Change the code, not this page. -->"
+
+PARTS = (
+    frames.Attestation,
+    frames.Feature,
+    frames.SendItem,
+    frames.Outcome,
+    frames.DeliverItem,
+    frames.ReceiptItem,
+)
+
+# What is signed, field by field, as `wire/signing.py` frames it.
+SIGNED = {
+    signing.HELLO: "nonce, protocol, meshId, memberPubkey, instanceId, timestampMs, sessionPubkey, resumeToken",
+    signing.ATTESTATION: "session_pubkey, parent_member_pubkey, expires_at",
+    signing.MESH_CREATE: "slug, member_pubkey, name, timestamp_ms",
+    signing.INVITE: "broker_url, mesh_id, slug, invite_id, uses, expires_at, broker_key, inviter_pubkey",
+    signing.REDEEM: "invite_id, mesh_id, member_pubkey, name, timestamp_ms",
+}
+
+
+def protocol_page() -> Iterator[str]:
+    yield from (
+        MADE,
+        "",
+        "# The wire between daemon and broker",
+        "",
+        "One WebSocket at `/v1/ws`, JSON texts, told apart by `type`. The broker speaks first (`welcome`), the daemon",
+        "answers with a signed `hello` and, without waiting, its `feature_negotiation_request`. A field that is left",
+        "out has its default; a field that is not listed here is passed over. `n` numbers the sends and calls of one",
+        "connection.",
+        "",
+        "## To the broker",
+        "",
+    )
+    for frame in get_args(frames.ToBroker):
+        yield from _struct(frame, f"`{frame.__struct_config__.tag}`", "###")
+    yield from ("## From the broker", "")
+    for frame in get_args(frames.FromBroker):
+        yield from _struct(frame, f"`{frame.__struct_config__.tag}`", "###")
+    yield from ("## What they are made of", "")
+    for part in PARTS:
+        yield from _struct(part, part.__name__, "###")
+    yield from _signatures()
+    yield from _closings()
+
+
+def _signatures() -> Iterator[str]:
+    yield from (
+        "## Signed bytes",
+        "",
+        "A signature is ed25519, in lower-case hex, over the purpose and the fields below: each as UTF-8 text, numbers",
+        "in decimal, what is absent as an empty text, all joined by single zero bytes. A hello is signed with the",
+        "session's key if it names one, else with the member's.",
+        "",
+        "| purpose | fields, in this order |",
+        "|---|---|",
+        *(f"| `{purpose}` | {fields} |" for purpose, fields in SIGNED.items()),
+        "",
+        "## Features",
+        "",
+        f"Required: {', '.join(f'`{name}`' for name in negotiation.REQUIRED)}. "
+        f"Optional: {', '.join(f'`{name}`' for name in negotiation.OPTIONAL)}.",
+        "",
+    )
+
+
+def _closings() -> Iterator[str]:
+    yield from ("## Close codes", "", "| code | word |", "|---|---|")
+    for name, value in vars(frames).items():
+        if name.startswith("CLOSE_"):
+            yield f"| {value} | {name.removeprefix('CLOSE_').lower()} |"
+
+
+def settings_page() -> Iterator[str]:
+    yield from (
+        MADE,
+        "",
+        "# Settings",
+        "",
+        "TOML files, and environment variables that overrule them. An unknown name is refused, with the nearest one.",
+        "",
+        "## The daemon: `config.toml` in its state directory",
+        "",
+        *_settings(DaemonConfig),
+        "## The broker: `broker.toml` in `CLAUDEMESH_HOME`",
+        "",
+        *_settings(BrokerConfig),
+    )
+
+
+def _settings(struct: type[msgspec.Struct]) -> Iterator[str]:
+    yield from ("| setting | type | default | meaning |", "|---|---|---|---|")
+    for setting in describe(struct):
+        kind = setting.type.replace("|", "\\|")
+        yield f"| `{setting.name}` | {kind} | `{setting.default}` | {setting.help} |"
+    yield ""
+
+
+def _struct(struct: type[msgspec.Struct], title: str, heading: str) -> Iterator[str]:
+    yield from (f"{heading} {title}", "")
+    said = inspect.cleandoc(struct.__doc__ or "")
+    if said and not said.startswith(f"{struct.__name__}("):
+        yield from (said, "")
+    fields = msgspec.structs.fields(struct)
+    if not fields:
+        return
+    yield from ("| field | type | default |", "|---|---|---|")
+    for field in fields:
+        default = "" if field.required else f"`{_default(field)}`"
+        yield f"| `{field.encode_name}` | {_type(field.type)} | {default} |"
+    yield ""
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    return msgspec.json.encode(value).decode()
+
+
+def _type(kind: Any) -> str:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(_type(argument) for argument in arguments)
+    if origin is Literal:
+        return " or ".join(f"`{argument}`" for argument in arguments)
+    if origin is list:
+        return f"list of {_type(arguments[0])}"
+    if origin is dict:
+        return "object"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return ", ".join(f"`{member.value}`" for member in kind)
+    names = {str: "text", int: "whole number", bool: "true or false", NoneType: "null", Any: "anything", dict: "object"}
+    return names.get(kind) or kind.__name__
