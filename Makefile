@@ -10,7 +10,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
 # The three lanes of `make test`. A directory that is missing fails the run.
-FAST := tests/unit tests/contract tests/property tests/docs tests/faults
+FAST := tests/unit tests/contract tests/property tests/docs tests/faults tests/powercut
 REAL := tests/integration tests/chaos tests/browser
 SPARK := tests/spark
 

@@ -82,7 +82,7 @@ async def _serve(settings: DaemonSettings, world: World, stop: asyncio.Event, re
     identity = identities.load(settings.state_dir, world.ids.ulid)
     if identities.judge_host(settings.state_dir, settings.config.clone.policy) == "differs":
         world.observer.publish(CloneSuspected(settings.config.clone.policy))
-    async with _stores(settings.state_dir, world) as (outbox, inbox):
+    async with _stores(settings, world) as (outbox, inbox):
         parts = _assemble(settings, world, identity, outbox, inbox)
         await parts.receiving.start()
         async with _servers(parts) as sock:
@@ -134,19 +134,30 @@ def _assemble(
 
 
 @asynccontextmanager
-async def _stores(state_dir: Path, world: World) -> AsyncIterator[tuple[SqliteOutboxStore, SqliteInboxStore]]:
-    outbox = _open_outbox(state_dir / "outbox.db")
-    try:
-        inbox = _open_inbox(state_dir / "inbox.db", world)
-    except BaseException:
-        outbox.close()
-        raise
-    write_private(state_dir / "schema_version", f"{SCHEMA_VERSION}\n".encode())
+async def _stores(
+    settings: DaemonSettings, world: World
+) -> AsyncIterator[tuple[SqliteOutboxStore, SqliteInboxStore]]:
+    outbox, inbox = _open_in_memory() if settings.in_memory else _open_files(settings.state_dir, world)
     try:
         yield outbox, inbox
     finally:
         await asyncio.to_thread(outbox.close)
         await asyncio.to_thread(inbox.close)
+
+
+def _open_in_memory() -> tuple[SqliteOutboxStore, SqliteInboxStore]:
+    return SqliteOutboxStore.in_memory(), SqliteInboxStore.in_memory()
+
+
+def _open_files(state_dir: Path, world: World) -> tuple[SqliteOutboxStore, SqliteInboxStore]:
+    outbox = _open_outbox(state_dir / "outbox.db")
+    try:
+        inbox = _open_inbox(state_dir / "inbox.db", world)
+        write_private(state_dir / "schema_version", f"{SCHEMA_VERSION}\n".encode())
+    except BaseException:
+        outbox.close()
+        raise
+    return outbox, inbox
 
 
 def _open_outbox(path: Path) -> SqliteOutboxStore:

@@ -56,6 +56,7 @@ class DaemonSettings(msgspec.Struct, frozen=True, kw_only=True):
     tcp: bool = True
     runtime_dir: Path | None = None
     log_to_stderr: bool = False
+    in_memory: bool = False  # nothing is kept: for tests of programs that use the mesh
     ping_interval_ms: int = 30_000
     stale_pong_ms: int = 75_000
 

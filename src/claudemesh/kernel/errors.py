@@ -12,12 +12,15 @@ MeshError
 │   ├── Forbidden
 │   │   ├── BadHost
 │   │   ├── BadOrigin
-│   │   └── NotSubscribed
+│   │   ├── NotSubscribed
+│   │   ├── Revoked
+│   │   └── InviteRefused             why: expired, used_up, not_allowed, …
 │   ├── NotFound
 │   │   ├── UnknownDestination        the daemon's directory has no such member
 │   │   └── DestinationNotFound       the broker has no such member, topic or queue
 │   ├── MethodNotAllowed
 │   ├── NameTaken
+│   ├── RequestTimeout
 │   ├── PayloadTooLarge
 │   ├── RateLimited
 │   │   ├── DaemonBusy
@@ -37,6 +40,7 @@ MeshError
 │   ├── StoreUnavailable      the outcome is unknown: ask again with the same id
 │   ├── StoreFull             nothing was written
 │   ├── BrokerUnreachable
+│   ├── ConnectionLost        after the request went out: the outcome is unknown
 │   └── DeadlineExceeded
 ├── IntegrityError            an invariant spoke: never retried, always loud
 │   └── StoreCorrupt
@@ -44,6 +48,7 @@ MeshError
     ├── SchemaTooNew
     ├── MaxAgeAboveWindow
     ├── AlreadyRunning
+    ├── HostMismatch          this state directory was made on another host
     └── NoDaemon              nobody listens where the daemon should
 
 A class carries what never varies: `code` (stable, for programs), `title` (for people), `status` (a hint to
@@ -150,6 +155,18 @@ class NotSubscribed(Forbidden):
     title = "Only subscribers post to a topic"
 
 
+class Revoked(Forbidden):
+    code = "revoked"
+    title = "This member was revoked"
+
+
+class InviteRefused(Forbidden):
+    """Carries `reason`: expired, used_up, bad_signature, not_allowed or unknown_mesh."""
+
+    code = "invite_refused"
+    title = "This invite does not let anybody in, or not any more"
+
+
 class NotFound(RequestError):
     code = "not_found"
     title = "There is no such thing"
@@ -176,6 +193,13 @@ class NameTaken(RequestError):
     code = "name_taken"
     title = "Another member of the mesh goes by this name"
     status = 409
+
+
+class RequestTimeout(RequestError):
+    code = "request_timeout"
+    title = "The request did not arrive in time"
+    status = 408
+    retry: ClassVar[Retry] = "same_id"
 
 
 class PayloadTooLarge(RequestError):
@@ -305,6 +329,11 @@ class BrokerUnreachable(DependencyError):
     title = "The broker cannot be reached"
 
 
+class ConnectionLost(DependencyError):
+    code = "connection_lost"
+    title = "The connection ended before the answer came, so the outcome is unknown"
+
+
 class DeadlineExceeded(DependencyError):
     code = "deadline_exceeded"
     title = "The answer did not come in time"
@@ -349,6 +378,11 @@ class MaxAgeAboveWindow(ConfigError):
 class AlreadyRunning(ConfigError):
     code = "already_running"
     title = "Another process already does this, and holds the lock"
+
+
+class HostMismatch(ConfigError):
+    code = "host_mismatch"
+    title = "This state directory was made on another host"
 
 
 class NoDaemon(ConfigError):

@@ -35,6 +35,10 @@ class SqliteInboxStore:
     def open(cls, path: Path) -> "SqliteInboxStore":
         return cls(Database.open(path, SCHEMA))
 
+    @classmethod
+    def in_memory(cls) -> "SqliteInboxStore":
+        return cls(Database.in_memory(SCHEMA))
+
     def close(self) -> None:
         self._database.close()
 

@@ -48,6 +48,10 @@ class SqliteOutboxStore:
     def open(cls, path: Path) -> "SqliteOutboxStore":
         return cls(Database.open(path, SCHEMA))
 
+    @classmethod
+    def in_memory(cls) -> "SqliteOutboxStore":
+        return cls(Database.in_memory(SCHEMA))
+
     def close(self) -> None:
         self._database.close()
 
