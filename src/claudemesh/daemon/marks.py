@@ -44,6 +44,6 @@ class Marks:
     async def _tell_a_page(self) -> bool:
         untold = await self._inbox.untold(PAGE)
         if untold:
-            await self._receiving.link.call("read", {"ids": [broker_id for _, broker_id in untold]})
+            await self._receiving.link.call("read", {"broker_message_ids": [broker_id for _, broker_id in untold]})
             await self._inbox.told([seq for seq, _ in untold])
         return bool(untold)

@@ -131,7 +131,7 @@ class Backlog:
 class Member:
     """Somebody in the stored directory."""
 
-    id: str
+    member_id: str
     name: str
     pubkey: str
     role: str = "member"

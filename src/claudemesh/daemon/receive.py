@@ -30,6 +30,12 @@ BEFORE_INBOX = points.declare("daemon.before_inbox")
 BEFORE_ACK = points.declare("daemon.before_ack")
 
 
+class _Directory(msgspec.Struct):
+    """The broker's answer to `directory`."""
+
+    members: list[Member]
+
+
 class Receiving:
     def __init__(self, outbox: OutboxStore, inbox: InboxStore, limits: OutboxLimits, world: World) -> None:
         self._outbox = outbox
@@ -80,8 +86,8 @@ class Receiving:
     async def refresh_directory(self) -> None:
         try:
             answer = await self.link.call("directory", {})
-            members = msgspec.convert(answer["members"], list[Member])
-        except (DependencyError, msgspec.ValidationError, KeyError):
+            members = msgspec.convert(answer, _Directory).members
+        except (DependencyError, msgspec.ValidationError):
             return
         self.directory.replace(members)
         await self._outbox.remember_members(members)

@@ -4,6 +4,7 @@ Nothing is inferred: a step is there because a row says so, the daemon's own or 
 or a poll is never evidence.
 """
 
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -50,49 +51,54 @@ class Tracing:
         return _received(message)
 
     async def _sent(self, row: OutboxRow) -> Trace:
-        steps = _own_steps(row)
         told = await self._ask(row)
-        counts: dict[str, int] = {}
-        if told is not None:
-            counts = dict(told.get("counts", {}))
-            steps += [
-                Step(
-                    state=step["state"],
-                    at=None if step.get("at") is None else render_instant(step["at"]),
-                    evidence=step["evidence"],
-                    recipient=step.get("recipient"),
-                )
-                for step in told.get("steps", [])
-            ]
-        state = steps[-1].state if told is None else str(told["state"])
+        steps = _own_steps(row, told) + _recipients_steps(told)
         return Trace(
             client_message_id=row.client_message_id,
             broker_message_id=row.broker_message_id,
             direction="sent",
-            state=state,
+            state=steps[-1].state if told is None else str(told["state"]),
             steps=steps,
-            counts=counts,
+            counts={} if told is None else dict(told["counts"]),
             is_current=told is not None,
         )
 
     async def _ask(self, row: OutboxRow) -> dict[str, Any] | None:
+        """Ask the broker how far the message came; None if it cannot say, or has not got it yet."""
         if row.status is not OutboxState.DONE:
             return None
         try:
             answer = await self._receiving.link.call("receipts", {"ids": [row.client_message_id]})
         except MeshError:
             return None
-        receipts: list[dict[str, Any]] = answer["receipts"]
-        return receipts[0] if receipts else None
+        items: list[dict[str, Any]] = answer["items"]
+        return items[0] if items else None
 
 
-def _own_steps(row: OutboxRow) -> list[Step]:
+def _recipients_steps(told: dict[str, Any] | None) -> list[Step]:
+    """Return what each recipient's own row says, in the order it happened."""
+    dated: list[tuple[int, Step]] = []
+    for recipient in [] if told is None else told["recipients"]:
+        who = recipient.get("name") or "a worker"
+        evidence = {
+            "delivered": f"{who}'s inbox acknowledged it",
+            "read": f"{who} marked it as read",
+            "acted": f"{who} answered it",
+            "dead": f"given up: {recipient.get('dead_reason') or 'no reason was kept'}",
+        }
+        for state, words in evidence.items():
+            at = recipient.get(f"{state}_at")
+            if at is not None:
+                dated.append((at, Step(state, render_instant(at), words, recipient.get("name"))))
+    return [step for _, step in sorted(dated, key=itemgetter(0))]
+
+
+def _own_steps(row: OutboxRow, told: dict[str, Any] | None) -> list[Step]:
     steps = [Step("queued", render_instant(row.enqueued_at), f"outbox row {row.id}")]
     if row.status is OutboxState.DONE:
+        at = row.delivered_at if told is None else told["accepted_at"]  # the broker's commit, else when we heard
         evidence = f"broker message {row.broker_message_id}, history {row.history_id}"
-        steps.append(
-            Step("accepted", None if row.delivered_at is None else render_instant(row.delivered_at), evidence)
-        )
+        steps.append(Step("accepted", None if at is None else render_instant(at), evidence))
     elif row.status is OutboxState.DEAD:
         steps.append(Step("dead", None, row.last_error or "no reason was kept"))
     elif row.status is OutboxState.ABORTED:

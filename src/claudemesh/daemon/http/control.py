@@ -9,6 +9,7 @@ from claudemesh.asgi.messages import Request, Response, json_response
 from claudemesh.asgi.routes import Route
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.kernel.errors import BrokerUnreachable, DestinationNotFound, InvalidRequest, LeaseLost
+from claudemesh.wire.instants import render_instant
 from claudemesh.wire.names import parse_topic
 
 
@@ -37,18 +38,18 @@ def control_routes(parts: Parts) -> list[Route]:
     receiving = parts.receiving
 
     async def call(op: str, args: dict[str, Any]) -> Response:
-        return json_response(await receiving.link.call(op, args))
+        return json_response(_dated(await receiving.link.call(op, args)))
 
     def on_topic(op: str) -> Handler:
         async def handle(request: Request) -> Response:
-            return await call(op, {"topic": parse_topic(request.body.topic)})
+            return await call(op, {"name": parse_topic(request.body.topic)})
 
         return handle
 
     def on_queue(op: str) -> Handler:
         async def handle(request: Request) -> Response:
             args = msgspec.to_builtins(request.body)
-            return await call(op, args | {"queue": parse_topic(request.body.queue)})
+            return await call(op, args | {"name": parse_topic(args.pop("queue"))})
 
         return handle
 
@@ -101,3 +102,15 @@ def _get(path: str, handler: Handler, summary: str, query: type[msgspec.Struct] 
         response=Any,
         errors=(BrokerUnreachable, InvalidRequest),
     )
+
+
+def _dated(answer: Any) -> Any:  # noqa: ANN401  JSON in, JSON out
+    """Write instants as everywhere on this surface; on the wire they are numbers."""
+    if isinstance(answer, list):
+        return [_dated(element) for element in answer]
+    if not isinstance(answer, dict):
+        return answer
+    return {
+        name: render_instant(value) if name.endswith("_at") and isinstance(value, int) else _dated(value)
+        for name, value in answer.items()
+    }

@@ -274,7 +274,7 @@ def _remember_members(connection: apsw.Connection, lists: Sequence[Sequence[Memb
         connection.execute(_SQL["forget_members"])
         connection.executemany(
             _SQL["remember_member"],
-            [(m.id, m.name, fold_member_name(m.name), m.pubkey, m.role) for m in members],
+            [(m.member_id, m.name, fold_member_name(m.name), m.pubkey, m.role) for m in members],
         )
     return [None] * len(lists)
 
