@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from claudemesh.daemon.events import BrokerConnected, BrokerDisconnected, InboundRefused, NegotiationRefused, Warned
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DeadlineExceeded, MeshError
+from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DeadlineExceeded, DependencyError, MeshError
 from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.world import World
@@ -29,6 +29,7 @@ from claudemesh.wire.signing import hello_bytes
 
 HANDSHAKE_S: Final = 10.0
 ANSWER_S: Final = 30.0
+INBOX_RETRY_S: Final = 1.0  # how soon to see whether an inbox that was full has room again
 DELIVERIES_MAX: Final = 64  # frames that wait for the inbox; beyond it the socket waits
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -120,6 +121,7 @@ class Link:
     async def run(self, receiver: Receiver) -> None:
         """Take in what arrives until the connection ends; then LinkClosed says how."""
         storing = asyncio.get_running_loop().create_task(self._store(receiver))
+        storing.add_done_callback(lambda _: self._socket.transport.abort())  # unread is better than unstored
         try:
             while True:
                 await self._take_in(await self._socket.recv(), receiver)
@@ -154,9 +156,23 @@ class Link:
             with suppress(asyncio.QueueEmpty):
                 while True:
                     items = items + self._arrived.get_nowait()
-            await receiver.deliver(items)
-            with suppress(BrokerUnreachable):
-                await self._write(frames.render(frames.Ack([item.history_id for item in items])))
+            await self._store_or_wait(items, receiver)
+            await self._write(frames.render(frames.Ack([item.history_id for item in items])))
+
+    async def _store_or_wait(self, items: Sequence[DeliverItem], receiver: Receiver) -> None:
+        """Store them, however long the inbox has no room; the broker is told, so that it does not give them up."""
+        is_paused = False
+        while True:
+            try:
+                await receiver.deliver(items)
+                break
+            except DependencyError:
+                if not is_paused:
+                    await self.call("deliver.pause", {"paused": True})
+                    is_paused = True
+                await asyncio.sleep(INBOX_RETRY_S)
+        if is_paused:
+            await self.call("deliver.pause", {"paused": False})
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
