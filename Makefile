@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 
 # The three lanes of `make test`. A directory that is missing fails the run.
 FAST := tests/unit tests/contract tests/property tests/docs tests/faults tests/powercut
-REAL := tests/integration tests/chaos tests/browser
+REAL := tests/integration tests/acceptance tests/chaos tests/browser
 SPARK := tests/spark
 
 .PHONY: help
@@ -43,11 +43,11 @@ check: setup ## formatting, lint, types, layers, spelling, pins and docs
 
 .PHONY: chaos
 chaos: setup packages ## kill, tear and fill: the chaos tests with 20 times the rounds of `make test`
-	$(PYTEST) tests/chaos --effort=chaos --timeout=3600
+	$(PYTEST) tests/chaos tests/powercut --effort=chaos --timeout=3600
 
 .PHONY: soak
 soak: setup packages ## the chaos tests with 400 times the rounds of `make test`
-	$(PYTEST) tests/chaos --effort=soak --timeout=0
+	$(PYTEST) tests/chaos tests/powercut --effort=soak --timeout=0
 
 .PHONY: bench
 bench: setup packages ## measure, and print ratios beside the machine's own floor

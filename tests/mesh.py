@@ -1,19 +1,28 @@
-"""A daemon of one's own for a test: in this process, on a real socket, with or without a broker."""
+"""A mesh of one's own for a test: daemons and a broker in this process, on real sockets and real files."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from claudemesh.broker.app import serve as serve_broker
+from claudemesh.broker.settings import BrokerSettings
+from claudemesh.cli import enrol
 from claudemesh.daemon import identity
 from claudemesh.daemon.app import serve
 from claudemesh.daemon.identity import Joined
 from claudemesh.daemon.settings import Config, DaemonSettings
+from claudemesh.runtime.clock import SystemClock
+from claudemesh.runtime.home import Home
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.world import World, real_world
+from claudemesh.wire.invite import Invite
+from claudemesh.wire.signing import invite_bytes
 
 WITHIN_S = 30
 
@@ -61,6 +70,21 @@ class LocalDaemon:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return await self.request("POST", path, body, named)
 
+    async def until(self, is_so: Callable[[dict[str, Any]], bool], path: str = "/v1/health") -> dict[str, Any]:
+        """Ask until it is so; with a bound, and without leaning on how long it takes."""
+        async with asyncio.timeout(WITHIN_S):
+            while not is_so(found := await self.get(path)):  # noqa: ASYNC110  it is another process's to be so
+                await asyncio.sleep(0.01)
+            return found
+
+    async def inbox(self) -> list[dict[str, Any]]:
+        return (await self.get("/v1/inbox?limit=1000"))["messages"]
+
+    async def receives(self, count: int) -> list[dict[str, Any]]:
+        """Wait for so many messages, and return all there are."""
+        found = await self.until(lambda page: len(page["messages"]) >= count, "/v1/inbox?limit=1000")
+        return found["messages"]
+
     async def send(self, to: str, message: str, **more: object) -> Answer:
         return await self.post("/v1/send", {"to": to, "message": message, **more})
 
@@ -75,9 +99,7 @@ async def local_daemon(
     tcp: bool = False,
 ) -> AsyncIterator[LocalDaemon]:
     """Start a daemon and stop it again; the same directory may be started again."""
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not (state_dir / identity.MEMBERSHIP).exists():
-        identity.store(state_dir, keys, joined or a_membership(state_dir.name))
+    prepare(state_dir, keys, joined)
     daemon = LocalDaemon(state_dir, keys, real_world())
     settings = DaemonSettings(state_dir=state_dir, config=config or Config(), tcp=tcp)
     started = asyncio.Event()
@@ -94,8 +116,14 @@ async def local_daemon(
         await daemon.task
 
 
+def prepare(state_dir: Path, keys: KeyPair, joined: Joined | None) -> None:
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not (state_dir / identity.MEMBERSHIP).exists():
+        identity.store(state_dir, keys, joined or a_membership(state_dir.name))
+
+
 def a_membership(slug: str, broker_url: str = "http://127.0.0.1:9") -> Joined:
-    """A membership of a mesh whose broker is not there: port 9 is nobody's."""
+    """Make a membership of a mesh whose broker is not there: port 9 is nobody's."""
     return Joined(
         mesh_id="01" + "A" * 24,
         slug=slug,
@@ -105,3 +133,86 @@ def a_membership(slug: str, broker_url: str = "http://127.0.0.1:9") -> Joined:
         broker_key="0" * 64,
         broker_url=broker_url,
     )
+
+
+# --- a broker and its members -----------------------------------------------------------------------------
+
+
+@dataclass
+class LocalBroker:
+    """A broker that can be stopped and started again at its place."""
+
+    folder: Path
+    settings: BrokerSettings
+    url: str = ""
+    task: "asyncio.Task[int] | None" = None
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def start(self) -> None:
+        started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.stopping = asyncio.Event()
+        self.task = asyncio.create_task(serve_broker(self.settings, started.set_result, self.stopping))
+        await asyncio.wait({self.task, started}, timeout=WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+        if not started.done():
+            await self.task
+        self.url = started.result()
+        # The same port again, so that members find it after a restart.
+        self.settings = msgspec.structs.replace(self.settings, listen=self.url.removeprefix("http://"))
+
+    async def stop(self) -> None:
+        self.stopping.set()
+        if self.task is not None:
+            await self.task
+            self.task = None
+
+    async def enrol(self, *names: str, slug: str = "demo") -> list[Path]:
+        """Make a mesh with these members, the first its owner, and return their state directories."""
+        return await asyncio.to_thread(self._enrol, slug, names)
+
+    def _enrol(self, slug: str, names: tuple[str, ...]) -> list[Path]:
+        clock = SystemClock()
+        homes = [Home(self.folder / "homes" / name) for name in names]
+        owner = enrol.create(enrol.Enrolment(homes[0], names[0], clock), slug, self.url)
+        keys = identity.load_keys(homes[0].mesh_dir(slug))
+        invite = Invite(
+            broker_url=self.url,
+            mesh_id=owner.mesh_id,
+            slug=slug,
+            invite_id="an-invite",
+            uses=1000,
+            expires_at=clock.wall_ms() + 3_600_000,
+            broker_key=owner.broker_key,
+            inviter_pubkey=keys.pubkey,
+        )
+        invite = msgspec.structs.replace(invite, signature=keys.sign(invite_bytes(invite)))
+        for home, name in zip(homes[1:], names[1:], strict=True):
+            enrol.join(enrol.Enrolment(home, name, clock), invite)
+        return [home.mesh_dir(slug) for home in homes]
+
+
+@asynccontextmanager
+async def local_broker(folder: Path, **changes: Any) -> AsyncIterator[LocalBroker]:  # noqa: ANN401  settings
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # noqa: ASYNC240  nobody else waits for this loop
+    settings = BrokerSettings(store=f"sqlite:///{folder / 'broker.db'}", listen="127.0.0.1:0", **changes)
+    broker = LocalBroker(folder, settings)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+@asynccontextmanager
+async def local_mesh(folder: Path, *names: str, **changes: Any) -> AsyncIterator[tuple[Any, ...]]:  # noqa: ANN401
+    """Yield a broker and a daemon for each name, all connected."""
+    async with local_broker(folder, **changes) as broker, AsyncExitStack() as stack:
+        places = await broker.enrol(*names)
+        daemons = [await stack.enter_async_context(rejoin(place)) for place in places]
+        for daemon in daemons:
+            await daemon.until(lambda health: health["connected"])
+        yield (broker, *daemons)
+
+
+def rejoin(state_dir: Path) -> "AbstractAsyncContextManager[LocalDaemon]":
+    """Start the daemon of a state directory that has its identity."""
+    return local_daemon(state_dir, keys=identity.load_keys(state_dir))
