@@ -90,18 +90,21 @@ class LocalDaemon:
 
 
 @asynccontextmanager
-async def local_daemon(
+async def local_daemon(  # noqa: PLR0913  all by name
     state_dir: Path,
     *,
     keys: KeyPair,
     joined: Joined | None = None,
     config: Config | None = None,
     tcp: bool = False,
+    ephemeral_ttl_ms: int | None = None,
 ) -> AsyncIterator[LocalDaemon]:
     """Start a daemon and stop it again; the same directory may be started again."""
     prepare(state_dir, keys, joined)
     daemon = LocalDaemon(state_dir, keys, real_world())
-    settings = DaemonSettings(state_dir=state_dir, config=config or Config(), tcp=tcp)
+    settings = DaemonSettings(
+        state_dir=state_dir, config=config or Config(), tcp=tcp, ephemeral_ttl_ms=ephemeral_ttl_ms
+    )
     started = asyncio.Event()
     daemon.task = asyncio.create_task(serve(settings, daemon.world, daemon.stopping, lambda _: started.set()))
     waiting = asyncio.create_task(started.wait())
@@ -213,6 +216,6 @@ async def local_mesh(folder: Path, *names: str, **changes: Any) -> AsyncIterator
         yield (broker, *daemons)
 
 
-def rejoin(state_dir: Path) -> "AbstractAsyncContextManager[LocalDaemon]":
+def rejoin(state_dir: Path, *, ephemeral_ttl_ms: int | None = None) -> AbstractAsyncContextManager[LocalDaemon]:
     """Start the daemon of a state directory that has its identity."""
-    return local_daemon(state_dir, keys=identity.load_keys(state_dir))
+    return local_daemon(state_dir, keys=identity.load_keys(state_dir), ephemeral_ttl_ms=ephemeral_ttl_ms)

@@ -22,6 +22,7 @@ from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.daemon import identity as identities
+from claudemesh.daemon.credentials import Credentials
 from claudemesh.daemon.events import CloneSuspected, DaemonStarted, DaemonStopped, InboxSetAside
 from claudemesh.daemon.feed import Feed
 from claudemesh.daemon.http import daemon_routes
@@ -34,10 +35,11 @@ from claudemesh.daemon.operate import Operating
 from claudemesh.daemon.pressure import LOOK_EVERY_S, Pressure
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
-from claudemesh.daemon.settings import DaemonSettings
+from claudemesh.daemon.settings import DaemonSettings, LiveConfig
 from claudemesh.daemon.stores.schemas import SCHEMA_VERSION
 from claudemesh.daemon.stores.sqlite.inbox import SqliteInboxStore
 from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
+from claudemesh.daemon.sweep import sweep_for_ever
 from claudemesh.daemon.tracing import Tracing
 from claudemesh.kernel.errors import StoreCorrupt
 from claudemesh.runtime.home import InstanceLock, ensure_private_dir, write_private
@@ -100,7 +102,8 @@ def _assemble(
 ) -> Parts:
     metrics = DaemonMetrics(outbox, world.clock)
     metrics.attach(world.observer)
-    receiving = Receiving(outbox, inbox, settings.outbox, world)
+    live = LiveConfig(settings.config)
+    receiving = Receiving(outbox, inbox, live, world)
     accepting = Accepting(outbox, receiving.directory, receiving.conditions, receiving, world)
     link = LinkSettings(
         broker_url=identity.joined.broker_url,
@@ -109,21 +112,22 @@ def _assemble(
         ping_interval_s=settings.ping_interval_ms / 1000,
         stale_pong_s=settings.stale_pong_ms / 1000,
     )
-    reserved_bytes = settings.config.disk.reserved_bytes
     return Parts(
         version=version("claudemesh"),
         settings=settings,
+        live=live,
+        tokens=TokenFile(settings.state_dir / "local_token", world.clock, world.observer),
         identity=identity,
         world=world,
         metrics=metrics,
-        pressure=Pressure(settings.state_dir / "outbox.db", reserved_bytes, receiving.conditions, world.observer),
+        pressure=Pressure(settings.state_dir / "outbox.db", live, receiving.conditions, world.observer),
         outbox=outbox,
         inbox=inbox,
         accepting=accepting,
         receiving=receiving,
         operating=Operating(outbox, accepting, receiving, world),
         tracing=Tracing(outbox, inbox, receiving),
-        connector=Connector(link, identity.keys, receiving, world),
+        connector=Connector(link, Credentials(identity.keys, settings.ephemeral_ttl_ms), receiving, world),
         feed=Feed(inbox, world),
         marks=Marks(inbox, receiving, world),
         started_ms=world.clock.monotonic_ms(),
@@ -198,7 +202,7 @@ async def _servers(parts: Parts) -> AsyncIterator[Path]:
         port = port_of(listener)
         guard = LocalGuard(
             app,
-            TokenFile(state_dir / "local_token", parts.world.clock, observer),
+            parts.tokens,
             port=port,
             clock=parts.world.clock,
             observer=observer,
@@ -232,13 +236,21 @@ async def _work(parts: Parts, stop: asyncio.Event) -> int:
                 group.create_task(parts.feed.run()),
                 group.create_task(parts.marks.run()),
                 group.create_task(_watch_pressure(parts.pressure)),
+                group.create_task(sweep_for_ever(parts.inbox, parts.live, parts.world)),
             ]
-            await stop.wait()
+            await _until(stop, parts.settings.ephemeral_ttl_ms)
             for task in tasks:
                 task.cancel()
     except* NegotiationFailed:  # told where it happened
         exit_code = EXIT_FAILED
     return exit_code
+
+
+async def _until(stop: asyncio.Event, ttl_ms: int | None) -> None:
+    """Wait to be told, or for the end of a daemon that was started for a while only."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None if ttl_ms is None else ttl_ms / 1000):
+            await stop.wait()
 
 
 async def _watch_pressure(pressure: Pressure) -> None:

@@ -11,21 +11,19 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-import msgspec
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
+from claudemesh.daemon.credentials import Credentials
 from claudemesh.daemon.events import BrokerConnected, BrokerDisconnected, InboundRefused, NegotiationRefused, Warned
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DeadlineExceeded, DependencyError, MeshError
 from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms
-from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.world import World
 from claudemesh.wire import frames, problem
 from claudemesh.wire.frames import DeliverItem, Outcome, ReceiptItem
 from claudemesh.wire.negotiation import OPTIONAL, REQUIRED, Agreed, NegotiationFailed, judge_offer
-from claudemesh.wire.signing import hello_bytes
 
 HANDSHAKE_S: Final = 10.0
 ANSWER_S: Final = 30.0
@@ -228,7 +226,7 @@ def _resolve(future: asyncio.Future[list[Outcome]] | None, outcomes: list[Outcom
 # --- the handshake -----------------------------------------------------------------------------------
 
 
-async def connect(settings: LinkSettings, keys: KeyPair, clock: Clock) -> tuple[Link, Agreed]:
+async def connect(settings: LinkSettings, credentials: Credentials, clock: Clock) -> tuple[Link, Agreed]:
     """Open the socket, prove who we are, agree on the terms; LinkClosed or NegotiationFailed if that fails."""
     # Between one ping and the moment its answer is overdue lies what is left of the threshold.
     socket = await open_socket(
@@ -243,7 +241,7 @@ async def connect(settings: LinkSettings, keys: KeyPair, clock: Clock) -> tuple[
     )
     try:
         async with asyncio.timeout(HANDSHAKE_S):
-            return await _shake_hands(socket, settings, keys, clock)
+            return await _shake_hands(socket, settings, credentials, clock)
     except NegotiationFailed as refused:
         await socket.close(refused.close_code, refused.feature)
         raise
@@ -256,18 +254,11 @@ async def connect(settings: LinkSettings, keys: KeyPair, clock: Clock) -> tuple[
 
 
 async def _shake_hands(
-    socket: ClientConnection, settings: LinkSettings, keys: KeyPair, clock: Clock
+    socket: ClientConnection, settings: LinkSettings, credentials: Credentials, clock: Clock
 ) -> tuple[Link, Agreed]:
     welcome = await _expect(socket, frames.Welcome)
-    hello = frames.Hello(
-        mesh_id=settings.mesh_id,
-        member_pubkey=keys.pubkey,
-        instance_id=settings.instance_id,
-        timestamp_ms=clock.wall_ms(),
-        signature="",
-    )
-    signature = keys.sign(hello_bytes(welcome.nonce, hello))
-    await socket.send(frames.render(msgspec.structs.replace(hello, signature=signature)))
+    hello = credentials.sign_hello(welcome.nonce, settings.mesh_id, settings.instance_id, clock.wall_ms())
+    await socket.send(frames.render(hello))
     # Not waiting for the hello's answer: one round trip less.
     await socket.send(frames.render(frames.FeatureNegotiationRequest([*REQUIRED], [*OPTIONAL])))
     ack = await _expect(socket, frames.HelloAck)
@@ -290,9 +281,9 @@ async def _expect(socket: ClientConnection, kind: type[Any]) -> Any:  # noqa: AN
 class Connector:
     """Keeps a link up. `is_degraded` says that it stopped trying by itself, and `status` why."""
 
-    def __init__(self, settings: LinkSettings, keys: KeyPair, receiver: Receiver, world: World) -> None:
+    def __init__(self, settings: LinkSettings, credentials: Credentials, receiver: Receiver, world: World) -> None:
         self._settings = settings
-        self._keys = keys
+        self._credentials = credentials
         self._receiver = receiver
         self._clock = world.clock
         self._roll = world.roll
@@ -332,7 +323,7 @@ class Connector:
                 await asyncio.sleep(wait_ms / 1000)
 
     async def _once(self) -> None:
-        link, agreed = await connect(self._settings, self._keys, self._clock)
+        link, agreed = await connect(self._settings, self._credentials, self._clock)
         self._attempts, self._has_agreed, self.is_degraded = 0, True, False
         self.link, self.status = link, "connected"
         for warning in agreed.warnings:

@@ -149,6 +149,14 @@ class TimelineEntry:
     message: InboxMessage | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxSweep:
+    before: int  # what happened before this instant may go
+    forget_before: int  # and what was swept before this one is forgotten for good
+    now: int
+    limit: int
+
+
 class InboxStore(Protocol):
     async def receive(self, items: Sequence[DeliverItem], received_at: int) -> list[InboxMessage]:
         """Store what is new, in order; return just that. What stood already changes nothing."""
@@ -182,6 +190,9 @@ class InboxStore(Protocol):
         """Note that it does."""
 
     async def unread(self) -> int: ...
+
+    async def sweep(self, sweep: InboxSweep) -> int:
+        """Delete one page of what is too old, keeping the ids; return how many events went."""
 
 
 class BrokerLink(Protocol):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from claudemesh.daemon.service import Conditions
+from claudemesh.daemon.settings import LiveConfig
 from claudemesh.kernel.errors import StoreFull
 from claudemesh.runtime.observe import Level, Observer
 
@@ -27,9 +28,9 @@ class PressureHigh:
 
 
 class Pressure:
-    def __init__(self, outbox: Path, reserved_bytes: int, conditions: Conditions, observer: Observer) -> None:
+    def __init__(self, outbox: Path, live: LiveConfig, conditions: Conditions, observer: Observer) -> None:
         self._files = [outbox.with_name(outbox.name + companion) for companion in _COMPANIONS]
-        self._reserved_bytes = reserved_bytes
+        self._live = live
         self._conditions = conditions
         self._observer = observer
         self._is_high = False
@@ -37,7 +38,7 @@ class Pressure:
 
     def look(self) -> None:
         """Measure, and let new sends in or not."""
-        self.pct = 100 * sum(map(_size, self._files)) / self._reserved_bytes
+        self.pct = 100 * sum(map(_size, self._files)) / self._live.config.disk.reserved_bytes
         if self.pct >= HIGH_PCT and not self._is_high:
             self._observer.publish(PressureHigh(int(self.pct)))
         self._is_high = self.pct >= HIGH_PCT

@@ -16,7 +16,8 @@ from claudemesh.daemon.events import MessageReceived, PeerSeen, ReceiptMoved
 from claudemesh.daemon.model import Destination, Member
 from claudemesh.daemon.ports import BrokerLink, InboxStore, OutboxStore
 from claudemesh.daemon.service import Conditions
-from claudemesh.daemon.terms import HOUR_MS, OutboxLimits, Terms
+from claudemesh.daemon.settings import LiveConfig
+from claudemesh.daemon.terms import HOUR_MS, Terms
 from claudemesh.kernel.errors import BrokerUnreachable, DependencyError, MaxAgeAboveWindow
 from claudemesh.runtime import points
 from claudemesh.runtime.world import World
@@ -37,10 +38,10 @@ class _Directory(msgspec.Struct):
 
 
 class Receiving:
-    def __init__(self, outbox: OutboxStore, inbox: InboxStore, limits: OutboxLimits, world: World) -> None:
+    def __init__(self, outbox: OutboxStore, inbox: InboxStore, live: LiveConfig, world: World) -> None:
         self._outbox = outbox
         self._inbox = inbox
-        self._limits = limits
+        self._live = live
         self._world = world
         self._link: BrokerLink | None = None
         self._online = asyncio.Event()
@@ -56,7 +57,7 @@ class Receiving:
         await self.drain.start()
 
     def max_age_ms(self) -> int:
-        return self.terms.max_age(self._limits).hours * HOUR_MS
+        return self.terms.max_age(self._live.config.outbox).hours * HOUR_MS
 
     async def lag_ms(self) -> int:
         """Return how long the oldest waiting row has waited."""
@@ -64,7 +65,7 @@ class Receiving:
         return 0 if oldest is None else max(self._world.clock.wall_ms() - oldest, 0)
 
     def _go_by(self, terms: Terms) -> None:
-        terms.max_age(self._limits)
+        terms.max_age(self._live.config.outbox)
         self.terms = terms
         self.conditions.inline_bytes = terms.inline_bytes
 

@@ -23,6 +23,12 @@ class Ipc(msgspec.Struct, frozen=True):
     burst: Annotated[int, Meta(ge=1, description="How many of them may come at once.")] = 1_000
 
 
+class Inbox(msgspec.Struct, frozen=True):
+    """`[inbox]`: what reached this member."""
+
+    keep_days: Annotated[int, Meta(ge=1, description="How long messages and events are kept here.")] = 30
+
+
 class Disk(msgspec.Struct, frozen=True):
     """`[disk]`: how much room the daemon's files may take."""
 
@@ -44,8 +50,34 @@ class Config(msgspec.Struct, frozen=True):
 
     outbox: OutboxLimits = OutboxLimits()
     ipc: Ipc = Ipc()
+    inbox: Inbox = Inbox()
     disk: Disk = Disk()
     clone: Clone = Clone()
+
+
+class LiveConfig:
+    """The configuration in force: read when it is needed, so that `reload` reaches whoever goes by it."""
+
+    # What is read once, at the start; everything else takes effect with a reload.
+    FIXED = frozenset(
+        {"ipc.tcp", "ipc.port", "ipc.in_flight_max", "ipc.streams_max", "ipc.requests_per_s", "ipc.burst"}
+    )
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def replace(self, config: Config) -> tuple[list[str], list[str]]:
+        """Go by another configuration; return what changed at once, and what changes with the next start."""
+        before, after = _flat(self.config), _flat(config)
+        changed = sorted(name for name in after if before[name] != after[name])
+        self.config = config
+        fixed = [name for name in changed if name in self.FIXED or name.startswith("clone.")]
+        return [name for name in changed if name not in fixed], fixed
+
+
+def _flat(config: Config) -> dict[str, object]:
+    tables: dict[str, dict[str, object]] = msgspec.to_builtins(config)
+    return {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
 
 
 class DaemonSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +86,9 @@ class DaemonSettings(msgspec.Struct, frozen=True, kw_only=True):
     state_dir: Path
     config: Config = Config()
     tcp: bool = True
+    ephemeral_ttl_ms: int | None = None  # a session key for this run only, which ends after this time
     runtime_dir: Path | None = None
     log_to_stderr: bool = False
     in_memory: bool = False  # nothing is kept: for tests of programs that use the mesh
     ping_interval_ms: int = 30_000
     stale_pong_ms: int = 75_000
-
-    @property
-    def outbox(self) -> OutboxLimits:
-        return self.config.outbox

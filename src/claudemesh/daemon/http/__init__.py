@@ -5,6 +5,7 @@ from claudemesh.asgi.routes import Route
 from claudemesh.daemon.http.control import control_routes
 from claudemesh.daemon.http.events import event_routes
 from claudemesh.daemon.http.inbox import inbox_routes
+from claudemesh.daemon.http.manage import manage_routes
 from claudemesh.daemon.http.outbox import outbox_routes
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.http.sends import send_routes
@@ -18,6 +19,7 @@ def daemon_routes(parts: Parts) -> list[Route]:
         *outbox_routes(parts),
         *control_routes(parts),
         *event_routes(parts),
+        *manage_routes(parts),
         *status_routes(parts),
     ]
     document = openapi_document("claudemesh daemon", parts.version, routes)

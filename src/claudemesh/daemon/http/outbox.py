@@ -115,7 +115,7 @@ def outbox_routes(parts: Parts) -> list[Route]:
     async def prune(request: Request) -> Response:
         if not request.body.confirm:
             raise InvalidRequest("pruning empties rows for good: confirm it")
-        return json_response(Pruned(await operating.prune(parts.settings.outbox.prune_after_days)))
+        return json_response(Pruned(await operating.prune(parts.live.config.outbox.prune_after_days)))
 
     deciding = (NotFound, TransitionRefused, StaleClaim, BrokerUnreachable, InvalidRequest)
     return [

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from claudemesh.asgi.tokens import TokenFile
 from claudemesh.daemon.feed import Feed
 from claudemesh.daemon.identity import Identity
 from claudemesh.daemon.link import Connector
@@ -12,7 +13,7 @@ from claudemesh.daemon.ports import InboxStore, OutboxStore
 from claudemesh.daemon.pressure import Pressure
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
-from claudemesh.daemon.settings import DaemonSettings
+from claudemesh.daemon.settings import DaemonSettings, LiveConfig
 from claudemesh.daemon.tracing import Tracing
 from claudemesh.runtime.world import World
 
@@ -21,6 +22,8 @@ from claudemesh.runtime.world import World
 class Parts:
     version: str
     settings: DaemonSettings
+    live: LiveConfig
+    tokens: TokenFile
     identity: Identity
     world: World
     metrics: DaemonMetrics

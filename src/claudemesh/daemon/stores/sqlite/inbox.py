@@ -9,7 +9,7 @@ from typing import Any, Final
 import apsw
 import orjson
 
-from claudemesh.daemon.ports import Happened, InboxFilter, InboxMessage, TimelineEntry
+from claudemesh.daemon.ports import Happened, InboxFilter, InboxMessage, InboxSweep, TimelineEntry
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.storage.migrate import load_migrations
 from claudemesh.storage.sqlfile import load_queries
@@ -94,6 +94,9 @@ class SqliteInboxStore:
     async def told(self, seqs: Sequence[int]) -> None:
         await self._database.write_many(_told, seqs)
 
+    async def sweep(self, sweep: InboxSweep) -> int:
+        return await self._database.write(_sweep, sweep)
+
     async def unread(self) -> int:
         def query(connection: apsw.Connection) -> int:
             row: Any = connection.execute(_SQL["unread"]).fetchall()[0]
@@ -129,6 +132,21 @@ def _mark_read(connection: apsw.Connection, marks: Sequence[tuple[Sequence[str],
 
 def _mark_read_upto(connection: apsw.Connection, marks: Sequence[tuple[int, int]]) -> list[int]:
     return [len(connection.execute(_SQL["mark_read_upto"], mark).fetchall()) for mark in marks]
+
+
+def _sweep(connection: apsw.Connection, sweeps: Sequence[InboxSweep]) -> list[int]:
+    return [_sweep_one(connection, sweep) for sweep in sweeps]
+
+
+def _sweep_one(connection: apsw.Connection, sweep: InboxSweep) -> int:
+    old: list[Any] = connection.execute(_SQL["old"], (sweep.before, sweep.limit)).fetchall()
+    gone = 0
+    for (seq,) in old:
+        connection.execute(_SQL["bury"], (seq, sweep.now))
+        connection.execute(_SQL["delete_message"], (seq,))
+        gone += len(connection.execute(_SQL["delete_event"], (seq,)).fetchall())
+    connection.execute(_SQL["forget"], (sweep.forget_before,))
+    return gone
 
 
 def _told(connection: apsw.Connection, seqs: Sequence[int]) -> list[None]:

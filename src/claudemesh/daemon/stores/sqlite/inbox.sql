@@ -1,6 +1,8 @@
 -- name: is_held
 -- A message is known by its sender and the sender's own id for it, whatever the broker sends again.
-SELECT 1 FROM inbox WHERE sender_id = ?1 AND client_message_id = ?2;
+SELECT 1 FROM inbox WHERE sender_id = ?1 AND client_message_id = ?2
+UNION ALL
+SELECT 1 FROM inbox_tombstone WHERE sender_id = ?1 AND client_message_id = ?2;
 
 -- name: append_event
 -- The next thing that happened.
@@ -82,3 +84,24 @@ SELECT seq, broker_message_id FROM inbox WHERE read_at IS NOT NULL AND read_told
 -- name: told
 -- It has.
 UPDATE inbox SET read_told = 1 WHERE seq = ?1;
+
+-- name: old
+-- A page of what is older than it needs to be; events are in the order they happened.
+SELECT seq FROM event WHERE seq <= (SELECT coalesce(max(seq), 0) FROM event WHERE at < ?1) ORDER BY seq LIMIT ?2;
+
+-- name: bury
+-- Its id outlives it.
+INSERT INTO inbox_tombstone (sender_id, client_message_id, swept_at)
+SELECT sender_id, client_message_id, ?2 FROM inbox WHERE seq = ?1 AND (read_at IS NULL OR read_told = 1);
+
+-- name: delete_message
+-- A mark that the broker does not know of yet keeps its message.
+DELETE FROM inbox WHERE seq = ?1 AND (read_at IS NULL OR read_told = 1);
+
+-- name: delete_event
+-- Unless its message is still there.
+DELETE FROM event WHERE seq = ?1 AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.seq = ?1) RETURNING 1;
+
+-- name: forget
+-- Tombstones of which nothing can come any more.
+DELETE FROM inbox_tombstone WHERE swept_at < ?1;

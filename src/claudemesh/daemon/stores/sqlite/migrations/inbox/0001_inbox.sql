@@ -28,6 +28,14 @@ CREATE TABLE inbox (
     UNIQUE (sender_id, client_message_id)
 ) STRICT;
 
+-- Ids of messages that are no longer kept: the broker may still deliver one again.
+CREATE TABLE inbox_tombstone (
+    sender_id TEXT NOT NULL,
+    client_message_id TEXT NOT NULL,
+    swept_at INTEGER NOT NULL,
+    PRIMARY KEY (sender_id, client_message_id)
+) STRICT, WITHOUT ROWID;
+
 CREATE INDEX inbox_by_broker_id ON inbox (broker_message_id);
 CREATE INDEX inbox_unread ON inbox (seq) WHERE read_at IS NULL;
 CREATE INDEX inbox_untold ON inbox (seq) WHERE read_at IS NOT NULL AND read_told = 0;

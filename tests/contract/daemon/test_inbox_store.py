@@ -1,0 +1,107 @@
+"""What the daemon's inbox promises: each message once, in order, its id known longer than the message is kept."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from claudemesh.daemon.ports import Happened, InboxFilter, InboxSweep
+from claudemesh.daemon.stores.sqlite.inbox import SqliteInboxStore
+from claudemesh.kernel.fingerprint import Kind
+from claudemesh.wire.frames import DeliverItem
+
+
+@pytest.fixture(params=["file", "memory"])
+async def inbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqliteInboxStore]:
+    is_file = request.param == "file"
+    store = SqliteInboxStore.open(tmp_path / "inbox.db") if is_file else SqliteInboxStore.in_memory()
+    yield store
+    store.close()
+
+
+def item(key: str, sender: str = "S1", history_id: int = 1, body: str = "hello") -> DeliverItem:
+    return DeliverItem(
+        history_id=history_id,
+        broker_message_id=f"B-{sender}-{key}",
+        client_message_id=key,
+        sender_id=sender,
+        sender_pubkey="k" * 64,
+        sender_name="alice",
+        kind=Kind.DM,
+        ref="b" * 64,
+        body=body,
+        accepted_at=1,
+        meta={"n": 1.5},
+    )
+
+
+async def bodies(inbox: SqliteInboxStore, **wanted: str) -> list[str]:
+    return [message.client_message_id for message in await inbox.page(InboxFilter(**wanted), 0, 100)]
+
+
+@pytest.mark.req("Q2")
+async def test_a_message_that_is_delivered_again_is_stored_once_and_told_once(inbox: SqliteInboxStore) -> None:
+    first = await inbox.receive([item("m1"), item("m2"), item("m1")], 10)
+    again = await inbox.receive([item("m2", history_id=9), item("m3")], 20)
+    assert [message.client_message_id for message in first] == ["m1", "m2"]
+    assert [message.client_message_id for message in again] == ["m3"]
+    assert await bodies(inbox) == ["m1", "m2", "m3"]
+    assert [entry.seq for entry in await inbox.events(0, 10)] == [1, 2, 3]
+
+
+@pytest.mark.req("Q2", "F1")
+async def test_two_senders_may_use_the_same_id(inbox: SqliteInboxStore) -> None:
+    fresh = await inbox.receive([item("m1", "S1"), item("m1", "S2")], 10)
+    assert len(fresh) == 2
+
+
+@pytest.mark.req("Q2")
+async def test_a_swept_message_is_gone_and_still_known(inbox: SqliteInboxStore) -> None:
+    await inbox.receive([item("old", body="needle")], 10)
+    await inbox.append_events([Happened("receipt", 11, {})])
+    await inbox.receive([item("new")], 1000)
+    swept = await inbox.sweep(InboxSweep(before=500, forget_before=0, now=1000, limit=100))
+    assert swept == 2
+    assert await bodies(inbox) == ["new"]
+    assert await bodies(inbox, words="needle") == []
+    assert await inbox.receive([item("old")], 1001) == [], "the broker delivered it again"
+    assert await inbox.oldest_event() == 3
+    await inbox.sweep(InboxSweep(before=0, forget_before=2000, now=2000, limit=100))
+    assert len(await inbox.receive([item("old")], 2001)) == 1, "after its time the id is free"
+
+
+async def test_a_mark_that_the_broker_does_not_know_yet_keeps_its_message(inbox: SqliteInboxStore) -> None:
+    await inbox.receive([item("m1"), item("m2")], 10)
+    assert await inbox.mark_read(["B-S1-m1", "B-unknown"], 20) == 1
+    assert await inbox.mark_read(["B-S1-m1"], 30) == 0, "a mark stays what it was first"
+    everything = InboxSweep(before=10**15, forget_before=0, now=50, limit=100)
+    await inbox.sweep(everything)
+    assert await bodies(inbox) == ["m1"]
+    ((seq, broker_id),) = await inbox.untold(10)
+    assert broker_id == "B-S1-m1"
+    await inbox.told([seq])
+    assert await inbox.untold(10) == []
+    await inbox.sweep(everything)
+    assert await bodies(inbox) == []
+
+
+async def test_marking_up_to_an_event_marks_no_later_one(inbox: SqliteInboxStore) -> None:
+    await inbox.receive([item(f"m{n}") for n in range(5)], 10)
+    assert await inbox.mark_read_upto(3, 20) == 3
+    assert await inbox.unread() == 2
+
+
+async def test_numbers_of_events_are_never_used_again(inbox: SqliteInboxStore) -> None:
+    await inbox.receive([item("m1")], 10)
+    await inbox.sweep(InboxSweep(before=100, forget_before=0, now=100, limit=100))
+    (message,) = await inbox.receive([item("m2")], 200)
+    assert message.seq == 2
+    assert (await inbox.bounds())[1] == 2
+
+
+async def test_what_was_stored_comes_back_as_it_was(inbox: SqliteInboxStore) -> None:
+    (stored,) = await inbox.receive([item("m1", body="é\n\u2028 😀")], 10)
+    assert await inbox.find("B-S1-m1") == stored
+    assert await inbox.page(InboxFilter(sender="alice"), 0, 10) == [stored]
+    assert await inbox.page(InboxFilter(sender="mallory"), 0, 10) == []
+    assert stored.meta == {"n": 1.5}
