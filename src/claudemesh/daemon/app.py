@@ -183,7 +183,9 @@ def _open_inbox(path: Path, world: World) -> SqliteInboxStore:
             with suppress(FileNotFoundError):
                 path.with_name(path.name + companion).rename(aside.with_name(aside.name + companion))
         world.observer.publish(InboxSetAside(aside.name))
-        return SqliteInboxStore.open(path)
+        inbox = SqliteInboxStore.open(path)
+        inbox.begin_restore()
+        return inbox
 
 
 # --- servers -----------------------------------------------------------------------------------------

@@ -161,6 +161,12 @@ class InboxStore(Protocol):
     async def receive(self, items: Sequence[DeliverItem], received_at: int) -> list[InboxMessage]:
         """Store what is new, in order; return just that. What stood already changes nothing."""
 
+    async def restored_upto(self) -> int | None:
+        """Return how far an inbox that was lost has been fetched again; None if nothing is to be fetched."""
+
+    async def restore(self, items: Sequence[DeliverItem], received_at: int, upto: int | None) -> None:
+        """Store what was delivered before, telling nobody; without `upto` it was the last of it."""
+
     async def page(self, wanted: InboxFilter, after_seq: int, limit: int) -> list[InboxMessage]:
         """Return messages after an event number, oldest first."""
 

@@ -37,6 +37,13 @@ class _Directory(msgspec.Struct):
     members: list[Member]
 
 
+class _Replay(msgspec.Struct):
+    """The broker's answer to `replay`; without a number it was the last page."""
+
+    items: list[DeliverItem]
+    upto_history_id: int | None
+
+
 class Receiving:
     def __init__(self, outbox: OutboxStore, inbox: InboxStore, live: LiveConfig, world: World) -> None:
         self._outbox = outbox
@@ -45,6 +52,7 @@ class Receiving:
         self._world = world
         self._link: BrokerLink | None = None
         self._online = asyncio.Event()
+        self._restoring = asyncio.Lock()  # what is new waits until what is old is there
         self.directory = Directory()
         self.conditions = Conditions()
         self.terms = Terms()
@@ -105,6 +113,8 @@ class Receiving:
         self._online.set()
         self.conditions.is_online = True
         self.drain.connected(link)
+        async with self._restoring:
+            await self._restore(link)
         await self._outbox.remember(daemon_terms.REMEMBERED_AS, daemon_terms.render(terms))
         await self.refresh_directory()
 
@@ -114,9 +124,19 @@ class Receiving:
         self.conditions.is_online = False
         self.drain.disconnected()
 
+    async def _restore(self, link: BrokerLink) -> None:
+        """Fetch again what an inbox held that was lost, page by page; a restart goes on where it was."""
+        upto = await self._inbox.restored_upto()
+        while upto is not None:
+            answer = await link.call("replay", {"after_history_id": upto})
+            page = msgspec.convert(answer, _Replay)
+            upto = page.upto_history_id
+            await self._inbox.restore(page.items, self._world.clock.wall_ms(), upto)
+
     async def deliver(self, items: Sequence[DeliverItem]) -> None:
-        points.reach(BEFORE_INBOX)
-        fresh = await self._inbox.receive(items, self._world.clock.wall_ms())
+        async with self._restoring:
+            points.reach(BEFORE_INBOX)
+            fresh = await self._inbox.receive(items, self._world.clock.wall_ms())
         points.reach(BEFORE_ACK)
         for message in fresh:
             self._world.observer.publish(

@@ -18,6 +18,8 @@ from claudemesh.wire.frames import DeliverItem
 
 _HERE: Final = files("claudemesh.daemon.stores.sqlite")
 _SQL: Final = load_queries(_HERE / "inbox.sql")
+RESTORING: Final = "restoring"  # up to which history id, while it is not over
+
 SCHEMA: Final = Schema(0x636D6962, load_migrations(_HERE / "migrations" / "inbox"))  # "cmib"
 
 
@@ -25,6 +27,13 @@ SCHEMA: Final = Schema(0x636D6962, load_migrations(_HERE / "migrations" / "inbox
 class _Arrival:
     items: Sequence[DeliverItem]
     received_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Restoration:
+    items: Sequence[DeliverItem]
+    received_at: int
+    upto: int | None  # None when there is no more
 
 
 class SqliteInboxStore:
@@ -44,6 +53,19 @@ class SqliteInboxStore:
 
     async def receive(self, items: Sequence[DeliverItem], received_at: int) -> list[InboxMessage]:
         return await self._database.write(_receive, _Arrival(tuple(items), received_at))
+
+    def begin_restore(self) -> None:
+        self._database.write_blocking(_note_restored, 0)
+
+    async def restored_upto(self) -> int | None:
+        def query(connection: apsw.Connection) -> int | None:
+            rows: list[Any] = connection.execute(_SQL["recall"], (RESTORING,)).fetchall()
+            return int(rows[0][0]) if rows else None
+
+        return await self._database.read(query)
+
+    async def restore(self, items: Sequence[DeliverItem], received_at: int, upto: int | None) -> None:
+        await self._database.write(_restore, _Restoration(tuple(items), received_at, upto))
 
     async def page(self, wanted: InboxFilter, after_seq: int, limit: int) -> list[InboxMessage]:
         return await self._database.read(lambda connection: _page(connection, wanted, after_seq, limit))
@@ -106,14 +128,32 @@ class SqliteInboxStore:
 
 
 def _receive(connection: apsw.Connection, arrivals: Sequence[_Arrival]) -> list[list[InboxMessage]]:
+    return [_store_new(connection, arrival.items, arrival.received_at, "message") for arrival in arrivals]
+
+
+def _store_new(
+    connection: apsw.Connection, items: Sequence[DeliverItem], received_at: int, kind: str
+) -> list[InboxMessage]:
     return [
-        [
-            _store(connection, item, arrival.received_at)
-            for item in arrival.items
-            if not connection.execute(_SQL["is_held"], (item.sender_id, item.client_message_id)).fetchall()
-        ]
-        for arrival in arrivals
+        _store(connection, item, received_at, kind)
+        for item in items
+        if not connection.execute(_SQL["is_held"], (item.sender_id, item.client_message_id)).fetchall()
     ]
+
+
+def _restore(connection: apsw.Connection, restorations: Sequence[_Restoration]) -> list[None]:
+    for restoration in restorations:
+        _store_new(connection, restoration.items, restoration.received_at, "restored")
+        if restoration.upto is None:
+            connection.execute(_SQL["drop_remembered"], (RESTORING,))
+        else:
+            _note_restored(connection, [restoration.upto])
+    return [None] * len(restorations)
+
+
+def _note_restored(connection: apsw.Connection, history_ids: Sequence[int]) -> list[None]:
+    connection.executemany(_SQL["remember"], [(RESTORING, str(history_id)) for history_id in history_ids])
+    return [None] * len(history_ids)
 
 
 def _append_event(connection: apsw.Connection, happened: Sequence[Happened]) -> list[None]:
@@ -165,8 +205,8 @@ def _entry(row: Sequence[Any]) -> TimelineEntry:
     )
 
 
-def _store(connection: apsw.Connection, item: DeliverItem, received_at: int) -> InboxMessage:
-    event: Any = connection.execute(_SQL["append_event"], ("message", received_at, None)).fetchall()[0]
+def _store(connection: apsw.Connection, item: DeliverItem, received_at: int, kind: str) -> InboxMessage:
+    event: Any = connection.execute(_SQL["append_event"], (kind, received_at, None)).fetchall()[0]
     topic = item.ref if item.kind is Kind.TOPIC else None
     connection.execute(
         _SQL["insert"],

@@ -58,12 +58,12 @@ SELECT
 SELECT count(*) FROM inbox WHERE read_at IS NULL;
 
 -- name: events
--- What happened after a number, oldest first; a message comes with its row.
+-- What happened after a number, oldest first; a message comes with its row. What was restored happened before.
 SELECT
     event.seq, event.type, event.at, event.data, client_message_id, broker_message_id, history_id, sender_pubkey,
     sender_name, topic, body, meta, priority, reply_to, accepted_at, received_at, read_at
 FROM event LEFT JOIN inbox ON inbox.seq = event.seq
-WHERE event.seq > ?1 ORDER BY event.seq LIMIT ?2;
+WHERE event.seq > ?1 AND event.type <> 'restored' ORDER BY event.seq LIMIT ?2;
 
 -- name: oldest_event
 -- Where the events begin that are still kept.
@@ -105,3 +105,15 @@ DELETE FROM event WHERE seq = ?1 AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox
 -- name: forget
 -- Tombstones of which nothing can come any more.
 DELETE FROM inbox_tombstone WHERE swept_at < ?1;
+
+-- name: remember
+-- One small thing under its name.
+INSERT INTO remembered (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: recall
+-- And back.
+SELECT value FROM remembered WHERE name = ?1;
+
+-- name: drop_remembered
+-- It is over.
+DELETE FROM remembered WHERE name = ?1;
