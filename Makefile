@@ -23,7 +23,7 @@ setup: ## make .venv from the pins; needs Python 3.11+ and the network, does not
 	@tools/setup.sh dev
 
 .PHONY: demo
-demo: ## see it work, in seconds, with only the few packages it runs on
+demo: ## see it work, in seconds: a broker and two peers, killed and brought back
 	@tools/setup.sh base
 	@$(BIN)/python tools/demo.py
 

@@ -1,6 +1,7 @@
-"""`make demo`: what an acknowledgement is worth, on the embedded store, with a real `kill -9`.
+"""`make demo`: two peers, a broker, and what an acknowledgement is worth when both ends are killed.
 
-Everything happens in a directory of its own that is removed at the end.
+Real processes and the real commands, in a directory of their own that is removed at the end. It stops at the first
+thing that is not as it should be.
 """
 
 import json
@@ -9,98 +10,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Sequence
+import textwrap
 from pathlib import Path
 from typing import TextIO, cast
 
-import apsw
-
-from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
-from claudemesh.kernel.errors import IdempotencyConflict, MeshError
-from claudemesh.kernel.fingerprint import Fingerprint, Kind, SendRequest, fingerprint_send, prefix
-from claudemesh.kernel.outbox import ADMISSION, MACHINE, OutboxState
-from claudemesh.runtime import points
-from claudemesh.storage.migrate import Migration
-from claudemesh.storage.sqlite import Database, Schema
-from claudemesh.wire import problem
-
-OUTBOX = Migration(
-    1,
-    "outbox",
-    """
-    CREATE TABLE outbox (
-      position INTEGER PRIMARY KEY AUTOINCREMENT,
-      client_message_id TEXT NOT NULL UNIQUE,
-      request_fingerprint BLOB NOT NULL CHECK (length(request_fingerprint) = 32),
-      status TEXT NOT NULL,
-      body TEXT NOT NULL
-    ) STRICT
-    """,
-)
-SCHEMA = Schema(0x64656D6F, (OUTBOX,))
-CALLERS = 32
+PROGRAM = [sys.executable, "-P", "-m", "claudemesh.cli.main"]
+BUILDS = range(42, 50)
 
 
 class Colour:
-    bold, dim, green, red, off = (
-        ("\033[1m", "\033[2m", "\033[32m", "\033[31m", "\033[0m") if sys.stdout.isatty() else [""] * 5
-    )
-
-
-# --- one use case: ask what stands, let the kernel judge, apply -------------------------------------
-
-Send = tuple[str, str]
-
-
-def accept(connection: apsw.Connection, sends: Sequence[Send]) -> list[str | MeshError]:
-    return [accept_one(connection, client_message_id, body) for client_message_id, body in sends]
-
-
-def accept_one(connection: apsw.Connection, client_message_id: str, body: str) -> str | MeshError:
-    presented = fingerprint_send(SendRequest(kind=Kind.TOPIC, ref="deploys", body=body))
-    row = connection.execute(
-        "SELECT status, request_fingerprint FROM outbox WHERE client_message_id = ?", (client_message_id,)
-    ).fetchone()
-    standing = Standing(OutboxState(row[0]), Fingerprint(row[1])) if row else None
-    match ADMISSION.judge(standing, presented):
-        case Fresh():
-            connection.execute(
-                "INSERT INTO outbox (client_message_id, request_fingerprint, status, body) VALUES (?, ?, ?, ?)",
-                (client_message_id, presented, MACHINE.initial, body),
-            )
-            return "queued"
-        case Busy(word) | Replay(word):
-            return f"{word}, nothing written"
-        case Conflict(word):
-            return IdempotencyConflict(conflict=word, fingerprint_prefix=prefix(presented))
-
-
-# --- the process that gets killed -------------------------------------------------------------------
-
-
-def serve(path: str) -> None:
-    """Accept sends from many callers and print each id once its caller holds the answer."""
-    database = Database.open(Path(path), SCHEMA)
-    commits = 0
-
-    def count() -> None:
-        nonlocal commits
-        commits += 1
-
-    points.arm("sqlite.after_commit", count)
-
-    def call(caller: int) -> None:
-        for number in range(10**9):
-            client_message_id = f"caller-{caller:02}-{number:05}"
-            database.write_blocking(accept, (client_message_id, f"build {number} is green"))
-            os.write(1, f"{client_message_id} {commits}\n".encode())
-
-    for caller in range(CALLERS):
-        threading.Thread(target=call, args=(caller,)).start()
-
-
-# --- the story --------------------------------------------------------------------------------------
+    bold, dim, green, off = ("\033[1m", "\033[2m", "\033[32m", "\033[0m") if sys.stdout.isatty() else [""] * 4
 
 
 def say(text: str = "") -> None:
@@ -111,80 +30,140 @@ def step(number: int, text: str) -> None:
     say(f"\n{Colour.bold}{number}. {text}{Colour.off}")
 
 
-def kill_in_mid_traffic(path: Path, acknowledgements: int) -> list[str]:
-    process = subprocess.Popen(
-        [sys.executable, __file__, "serve", str(path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # a Ctrl-C is for this process, which then ends the other
-    )
-    said = cast("TextIO", process.stdout)
-    try:
-        lines = [said.readline() for _ in range(acknowledgements)]
-    finally:
-        process.send_signal(signal.SIGKILL)
-    lines += said.readlines()  # what it had said before it died
-    process.wait()
-    whole = [line.split() for line in lines if line.endswith("\n")]
-    commits = max(int(line[1]) for line in whole)
-    say(f"   {len(whole)} sends acknowledged in {commits} commits ({commits / len(whole):.2f} a send)")
-    say(f"   process {process.pid} ended by signal {-process.returncode} (kill -9)")
-    return [line[0] for line in whole]
+class Peer:
+    """Somebody with a home of their own, at a terminal."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("CLAUDEMESH", "CI"))}
+        self.environment = inherited | {"CLAUDEMESH_HOME": str(folder / name), "NO_COLOR": "1"}
+
+    def run(self, *words: str, expected: int = 0) -> str:
+        """Run a command and return what it says; end the demo if it does not end as it should."""
+        ran = subprocess.run(
+            [*PROGRAM, *words], env=self.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        if ran.returncode != expected:
+            raise SystemExit(f"{' '.join(words)} ended with {ran.returncode}: {ran.stdout}{ran.stderr}")
+        return ran.stdout + ran.stderr
+
+    def show(self, *words: str, expected: int = 0) -> str:
+        """As `run`, with the command and its answer on the screen."""
+        typed = " ".join(f'"{word}"' if " " in word else word for word in words)
+        say(f"   {Colour.dim}{self.name}$ claudemesh {typed}{Colour.off}")
+        told = self.run(*words, expected=expected)
+        for line in told.splitlines():
+            say("\n".join(textwrap.wrap(line, 108, initial_indent="   ", subsequent_indent="     ")))
+        return told
+
+    def ask(self, *words: str) -> dict[str, object]:
+        answer: dict[str, object] = json.loads(self.run(*words, "--json"))
+        return answer
 
 
-def send(database: Database, client_message_id: str, body: str) -> tuple[str, str]:
-    """Return the answer in a word and as it is shown."""
-    try:
-        word = database.write_blocking(accept, (client_message_id, body))
-    except MeshError as error:
-        rendered = json.dumps(problem.render(error), indent=2).replace("\n", "\n     ")
-        return error.code, f"{Colour.red}{error.status}{Colour.off} {Colour.dim}{rendered}{Colour.off}"
-    return word, f"{Colour.green}{word}{Colour.off}"
+class Broker:
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._process: subprocess.Popen[str] | None = None
+        self.listen = "127.0.0.1:0"
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [*PROGRAM, "broker", "serve", "--listen", self.listen],
+            env=self._peer.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # a Ctrl-C is for this process, which then ends the other
+        )
+        told = cast("TextIO", self._process.stdout).readline()
+        if "http://" not in told:
+            raise SystemExit(f"the broker did not start: {told}")
+        self.listen = told.split("http://")[1].strip()  # the same place when it comes back
+
+    def stop(self, number: signal.Signals) -> int:
+        if self._process is None:
+            return 0
+        self._process.send_signal(number)
+        self._process.wait(30)
+        pid, self._process = self._process.pid, None
+        return pid
 
 
-def read_ids(database: Database) -> list[str]:
-    return database.read_blocking(
-        lambda connection: [str(row[0]) for row in connection.execute("SELECT client_message_id FROM outbox")]
-    )
+def set_up(alice: Peer, bob: Peer, broker: Broker) -> None:
+    step(1, "A broker, and two peers with a daemon each")
+    broker.start()
+    alice.show("mesh", "create", "demo", "--broker", f"http://{broker.listen}", "--name", "alice")
+    code = str(alice.ask("mesh", "invite", "demo")["code"])
+    say(f"   {Colour.dim}bob$ claudemesh mesh join {code[:24]}… --name bob{Colour.off}")
+    say(f"   {bob.run('mesh', 'join', code, '--name', 'bob').strip()}")
+    for peer in (alice, bob):
+        peer.run("daemon", "up", "--no-tcp", "--persistent")
 
 
-def tell(folder: Path) -> bool:
-    path = folder / "outbox.db"
+def kill_daemon(peer: Peer) -> int:
+    pid = int((Path(peer.environment["CLAUDEMESH_HOME"]) / "daemon" / "demo" / "pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def tell(alice: Peer, bob: Peer, broker: Broker) -> None:
     say(f"{Colour.bold}claudemesh: an acknowledged send is never lost and never doubled{Colour.off}")
-    step(1, f"{CALLERS} callers send at once; the process is killed in mid-traffic")
-    acknowledged = kill_in_mid_traffic(path, 3_000)
-    step(2, "The next start opens the file and looks")
-    with Database.open(path, SCHEMA) as database:
-        found = read_ids(database)
-        lost = set(acknowledged) - set(found)
-        say(f"   {len(found)} rows: {len(lost)} acknowledged sends lost")
-        say(f"   {len(set(found) - set(acknowledged))} were committed, but their callers never heard so")
-        step(3, "Every caller sends its last message again, since it cannot know, under the same id")
-        last = sorted({client_message_id[:-6]: client_message_id for client_message_id in sorted(found)}.values())
-        answers = [send(database, again, f"build {int(again[-5:])} is green") for again in last]
-        same = [word for word, _ in answers if word == "queued, nothing written"]
-        doubled = len(read_ids(database)) - len(found)
-        say(f"   {len(same)} of {len(last)} were told: {answers[0][1]}; {doubled} doubled")
-        step(4, "Somebody uses one of those ids for another message")
-        say(f'   send {last[0]} "build 7 is red"')
-        code, shown = send(database, last[0], "build 7 is red")
-        say(f"     {shown}")
-        is_kept = not lost and len(same) == len(last) and code == "idempotency_key_reused"
-        is_kept = is_kept and sorted(read_ids(database)) == sorted(found)
-    say(f"\n{Colour.green}Kept.{Colour.off}" if is_kept else f"\n{Colour.red}Broken.{Colour.off}")
-    return is_kept
+    set_up(alice, bob, broker)
+
+    step(2, "A message, until bob's inbox has acknowledged it")
+    alice.show("send", "bob", "build 41 is green", "--id", "build-41", "--wait", "delivered")
+
+    step(3, "The broker is killed. Alice goes on sending: every answer means that it is on her disk")
+    say(f"   kill -9 {broker.stop(signal.SIGKILL)} (the broker)")
+    for build in BUILDS:
+        words = ("send", "bob", f"build {build} is green", "--id", f"build-{build}")
+        alice.show(*words) if build in (BUILDS[0], BUILDS[-1]) else alice.run(*words)
+        if build == BUILDS[0]:
+            say(f"   {Colour.dim}… and so on …{Colour.off}")
+
+    step(4, "Her daemon is killed too, and started again")
+    say(f"   kill -9 {kill_daemon(alice)} (alice's daemon)")
+    alice.run("daemon", "up", "--no-tcp", "--persistent")
+    waiting = cast("list[object]", alice.ask("daemon", "outbox", "list")["rows"])
+    say(f"   {len(waiting)} rows in her outbox, {len(BUILDS)} of them still to be sent")
+
+    step(5, "The broker is back")
+    broker.start()
+    alice.run("send", "bob", "build 50 is green", "--id", "build-50", "--wait", "delivered", "--timeout", "60s")
+    bob.show("inbox")
+    check(bob)
+
+    step(6, "The same send again, since a caller may not know; and its id for something else")
+    alice.show("send", "bob", "build 42 is green", "--id", "build-42")
+    alice.show("send", "bob", "build 42 is red", "--id", "build-42", expected=4)
+
+    step(7, "The life of one message, and what each step rests on")
+    alice.show("trace", "build-42")
 
 
-def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["serve"]:
-        serve(arguments[1])
-        return 0
-    try:
-        with tempfile.TemporaryDirectory(prefix="claudemesh-demo-") as name:
-            return 0 if tell(Path(name)) else 1
-    except KeyboardInterrupt:
-        return 130
+def check(bob: Peer) -> None:
+    messages = cast("list[dict[str, object]]", bob.ask("inbox")["messages"])
+    expected = [f"build-{build}" for build in (41, *BUILDS, 50)]
+    if [message["client_message_id"] for message in messages] != expected:
+        raise SystemExit(f"bob's inbox is not what was sent: {messages}")
+    say(f"   {Colour.green}{len(expected)} sent, {len(messages)} in bob's inbox: each once, in order{Colour.off}")
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="cm-demo-") as folder:
+        alice, bob = Peer(Path(folder), "alice"), Peer(Path(folder), "bob")
+        broker = Broker(Peer(Path(folder), "broker"))
+        try:
+            tell(alice, bob, broker)
+        finally:
+            for peer in (alice, bob):
+                if (Path(folder) / peer.name / "daemon" / "demo").exists():
+                    peer.run("daemon", "down")
+            broker.stop(signal.SIGTERM)
+    say(f"\n{Colour.bold}Kept.{Colour.off} Nothing runs any more, and nothing is left behind.")
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
