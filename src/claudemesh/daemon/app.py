@@ -32,7 +32,7 @@ from claudemesh.daemon.link import Connector, LinkSettings
 from claudemesh.daemon.marks import Marks
 from claudemesh.daemon.metrics import DaemonMetrics
 from claudemesh.daemon.operate import Operating
-from claudemesh.daemon.pressure import LOOK_EVERY_S, Pressure
+from claudemesh.daemon.pressure import Pressure
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
 from claudemesh.daemon.settings import DaemonSettings, LiveConfig
@@ -120,7 +120,7 @@ def _assemble(
         identity=identity,
         world=world,
         metrics=metrics,
-        pressure=Pressure(settings.state_dir / "outbox.db", live, receiving.conditions, world.observer),
+        pressure=Pressure(outbox, live, receiving.conditions, world.observer),
         outbox=outbox,
         inbox=inbox,
         accepting=accepting,
@@ -237,8 +237,8 @@ async def _work(parts: Parts, stop: asyncio.Event) -> int:
                 group.create_task(parts.connector.run()),
                 group.create_task(parts.feed.run()),
                 group.create_task(parts.marks.run()),
-                group.create_task(_watch_pressure(parts.pressure)),
-                group.create_task(sweep_for_ever(parts.inbox, parts.live, parts.world)),
+                group.create_task(parts.pressure.run()),
+                group.create_task(sweep_for_ever(parts.outbox, parts.inbox, parts.live, parts.world)),
             ]
             await _until(stop, parts.settings.ephemeral_ttl_ms)
             for task in tasks:
@@ -253,9 +253,3 @@ async def _until(stop: asyncio.Event, ttl_ms: int | None) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(None if ttl_ms is None else ttl_ms / 1000):
             await stop.wait()
-
-
-async def _watch_pressure(pressure: Pressure) -> None:
-    while True:
-        pressure.look()
-        await asyncio.sleep(LOOK_EVERY_S)

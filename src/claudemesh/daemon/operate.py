@@ -6,7 +6,7 @@ operator has to say `force`, since a second message could come of it.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +21,8 @@ from claudemesh.kernel.outbox import MACHINE, OutboxEvent
 from claudemesh.runtime.world import World
 from claudemesh.wire.frames import parse_item
 
-DAY_MS = 24 * 3_600_000
+DAY_MS: Final = 24 * 3_600_000
+PAGE: Final = 500
 
 
 class Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +63,14 @@ class Operating:
         return await self._close(await self._find(row_id), None, force=force)
 
     async def prune(self, after_days: int) -> int:
-        return await self._outbox.prune(self._world.clock.wall_ms() - after_days * DAY_MS)
+        """Empty all settled rows that are older, and say how many that were."""
+        before, emptied, after = self._world.clock.wall_ms() - after_days * DAY_MS, 0, 0
+        while True:
+            count, following = await self._outbox.prune(before, after, PAGE)
+            emptied += count
+            if following is None:
+                return emptied
+            after = following
 
     # --- steps ---------------------------------------------------------------------------------------
 

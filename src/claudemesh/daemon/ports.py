@@ -61,6 +61,9 @@ class OutboxStore(Protocol):
     async def oldest_open(self) -> int | None:
         """Return when the oldest row that still waits was accepted."""
 
+    async def used_bytes(self) -> int:
+        """Return how much room the rows take."""
+
     async def for_operator(self, row_id: str) -> OperatorsRow | None:
         """Find a row by its own id, payload included."""
 
@@ -70,8 +73,11 @@ class OutboxStore(Protocol):
         StaleClaim if the row has moved since it was looked at, IdempotencyConflict if the successor's id stands.
         """
 
-    async def prune(self, before: int) -> int:
-        """Empty settled rows that are older, and say how many; what answers a retry stays."""
+    async def prune(self, before: int, after_seq: int, limit: int) -> tuple[int, int | None]:
+        """Empty one page of settled rows that were accepted before an instant; what answers a retry stays.
+
+        Return how many were emptied, and where to go on; None if there is no older row after that number.
+        """
 
     async def ancestors(self, row_id: str) -> list[str]:
         """Return the ids of the rows that this one took the place of, nearest first."""

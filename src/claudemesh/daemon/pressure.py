@@ -1,23 +1,22 @@
-"""How full the room is that the daemon's files may take, and what that refuses.
+"""How full the room is that the outbox may take, and what that refuses.
 
 At 80 % an alarm; from 95 % on new sends are refused, while what was accepted is still sent and what comes in is
 taken. A disk that is full although there should be room left is the store's own 507.
 """
 
+import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Final
 
+from claudemesh.daemon.ports import OutboxStore
 from claudemesh.daemon.service import Conditions
 from claudemesh.daemon.settings import LiveConfig
-from claudemesh.kernel.errors import StoreFull
+from claudemesh.kernel.errors import DependencyError, StoreFull
 from claudemesh.runtime.observe import Level, Observer
 
 HIGH_PCT: Final = 80
 REFUSE_PCT: Final = 95
 LOOK_EVERY_S: Final = 1.0
-
-_COMPANIONS: Final = ("", "-wal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +27,27 @@ class PressureHigh:
 
 
 class Pressure:
-    def __init__(self, outbox: Path, live: LiveConfig, conditions: Conditions, observer: Observer) -> None:
-        self._files = [outbox.with_name(outbox.name + companion) for companion in _COMPANIONS]
+    def __init__(self, outbox: OutboxStore, live: LiveConfig, conditions: Conditions, observer: Observer) -> None:
+        self._outbox = outbox
         self._live = live
         self._conditions = conditions
         self._observer = observer
         self._is_high = False
         self.pct = 0.0
 
-    def look(self) -> None:
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except DependencyError:  # nothing to go by: what was seen last stands
+                continue
+            finally:
+                await asyncio.sleep(LOOK_EVERY_S)
+
+    async def look(self) -> None:
         """Measure, and let new sends in or not."""
-        self.pct = 100 * sum(map(_size, self._files)) / self._live.config.disk.reserved_bytes
+        self.pct = 100 * await self._outbox.used_bytes() / self._live.config.disk.reserved_bytes
         if self.pct >= HIGH_PCT and not self._is_high:
             self._observer.publish(PressureHigh(int(self.pct)))
         self._is_high = self.pct >= HIGH_PCT
@@ -47,10 +56,3 @@ class Pressure:
             if self.pct >= REFUSE_PCT
             else None
         )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -1,10 +1,14 @@
-"""The inbox's end of keeping: messages and events go after their time, page by page, while the ids stay known."""
+"""The end of keeping: what is past its time goes, page by page, while the ids stay known.
+
+Messages and events leave the inbox. Of a send that the broker has, the outbox drops the payload, which nobody needs
+any more, and keeps all that answers a retry.
+"""
 
 import asyncio
 from contextlib import suppress
 from typing import Final
 
-from claudemesh.daemon.ports import InboxStore, InboxSweep
+from claudemesh.daemon.ports import InboxStore, InboxSweep, OutboxStore
 from claudemesh.daemon.settings import LiveConfig
 from claudemesh.kernel.errors import DependencyError
 from claudemesh.runtime.world import World
@@ -12,6 +16,7 @@ from claudemesh.runtime.world import World
 DAY_MS: Final = 24 * 3_600_000
 PAGE: Final = 500
 EVERY_S: Final = 3_600.0
+EMPTIED_UPTO: Final = "emptied_upto"
 TOMBSTONE_DAYS: Final = 400  # longer than a broker keeps a message, and so could deliver it again
 
 
@@ -33,8 +38,22 @@ async def sweep_inbox(inbox: InboxStore, live: LiveConfig, world: World) -> int:
             return gone
 
 
-async def sweep_for_ever(inbox: InboxStore, live: LiveConfig, world: World) -> None:
+async def empty_outbox(outbox: OutboxStore, live: LiveConfig, world: World) -> int:
+    """Drop the payloads of settled sends that are old, from where the last sweep ended; say how many."""
+    emptied, after = 0, int(await outbox.recall(EMPTIED_UPTO) or 0)
+    before = world.clock.wall_ms() - live.config.outbox.prune_after_days * DAY_MS
+    while True:
+        count, following = await outbox.prune(before, after, PAGE)
+        emptied += count
+        if following is None:
+            return emptied
+        after = following
+        await outbox.remember(EMPTIED_UPTO, str(after))
+
+
+async def sweep_for_ever(outbox: OutboxStore, inbox: InboxStore, live: LiveConfig, world: World) -> None:
     while True:
         with suppress(DependencyError):  # no room even for that: the next time
             await sweep_inbox(inbox, live, world)
+            await empty_outbox(outbox, live, world)
         await asyncio.sleep(EVERY_S)

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from claudemesh.daemon.client.connection import Connections, EventStream
 from claudemesh.daemon.client.http1 import Json, Query, StreamEvent, quote, render_request
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import Extra, MeshError, NoDaemon, StoreFull
+from claudemesh.kernel.errors import ConnectionLost, Extra, MeshError, NoDaemon, StoreFull
 from claudemesh.kernel.ids import parse_client_message_id
 from claudemesh.kernel.retry import derive_backoff_ms
 from claudemesh.runtime.clock import SystemClock
@@ -77,8 +77,14 @@ class Client:
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
-        """Ask once, and return status and answer."""
-        return self._connections.exchange(render_request(method, path, body, query, headers), self._deadline_ms())
+        """Ask once, and return status and answer; only what just reads is asked again if the connection ended."""
+        request, deadline_ms = render_request(method, path, body, query, headers), self._deadline_ms()
+        try:
+            return self._connections.exchange(request, deadline_ms)
+        except ConnectionLost:
+            if method != "GET":
+                raise
+        return self._connections.exchange(request, deadline_ms)
 
     def stream(self, path: str = "/v1/events", last_event_id: str = "") -> EventStream:
         """Open a stream of events as they happen; after an id, also of what was missed since."""
@@ -123,7 +129,7 @@ class Client:
 
     def send_batch(self, sends: Sequence[Json]) -> Json:
         """Send up to 1,000 messages, each a dict of send's fields; each has its own id and its own outcome."""
-        items = [{"client_message_id": mint_id(), **one} for one in sends]
+        items = [{**one, "client_message_id": one.get("client_message_id") or mint_id()} for one in sends]
         return self._until_answered("/v1/send/batch", {"sends": items})
 
     def _send(self, path: str, where: Json, message: str, client_message_id: str | None, **more: object) -> Json:

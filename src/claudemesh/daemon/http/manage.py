@@ -33,7 +33,7 @@ def manage_routes(parts: Parts) -> list[Route]:
         except ConfigError as error:  # the one in force stays
             raise InvalidRequest(str(error)) from error
         applied, needs_restart = parts.live.replace(config)
-        parts.pressure.look()
+        await parts.pressure.look()
         return json_response(Reloaded(applied, needs_restart))
 
     async def rotate(_: Request) -> Response:

@@ -6,6 +6,7 @@ concurrent callers share one commit (see `storage.sqlite.writer`).
 
 from collections.abc import Sequence
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,6 +104,13 @@ class SqliteOutboxStore:
 
         return await self._database.read(query)
 
+    async def used_bytes(self) -> int:
+        def query(connection: apsw.Connection) -> int:
+            row: Any = connection.execute(_SQL["used_bytes"]).fetchall()[0]
+            return int(row[0])
+
+        return await self._database.read(query)
+
     # --- what an operator does -------------------------------------------------------------------
 
     async def for_operator(self, row_id: str) -> OperatorsRow | None:
@@ -115,8 +123,8 @@ class SqliteOutboxStore:
     async def retire(self, retirement: Retirement) -> None:
         await self._database.write(_retire, retirement)
 
-    async def prune(self, before: int) -> int:
-        return await self._database.write(_prune, before)
+    async def prune(self, before: int, after_seq: int, limit: int) -> tuple[int, int | None]:
+        return await self._database.write(_prune, (before, after_seq, limit))
 
     async def ancestors(self, row_id: str) -> list[str]:
         def query(connection: apsw.Connection) -> list[str]:
@@ -259,8 +267,15 @@ def _retire_one(connection: apsw.Connection, retirement: Retirement) -> MeshErro
     return None
 
 
-def _prune(connection: apsw.Connection, instants: Sequence[int]) -> list[int]:
-    return [len(connection.execute(_SQL["prune"], (before,)).fetchall()) for before in instants]
+def _prune(connection: apsw.Connection, asked: Sequence[tuple[int, int, int]]) -> list[tuple[int, int | None]]:
+    return [_prune_page(connection, *one) for one in asked]
+
+
+def _prune_page(connection: apsw.Connection, before: int, after_seq: int, limit: int) -> tuple[int, int | None]:
+    rows: list[Any] = connection.execute(_SQL["ages"], (after_seq, limit)).fetchall()
+    old = [seq for seq, enqueued_at in takewhile(lambda row: row[1] < before, rows)]
+    emptied = sum(len(connection.execute(_SQL["prune"], (seq,)).fetchall()) for seq in old)
+    return emptied, old[-1] if old else None
 
 
 def _recover(connection: apsw.Connection, instants: Sequence[int]) -> list[None]:

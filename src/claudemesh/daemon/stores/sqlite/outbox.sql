@@ -116,12 +116,19 @@ WHERE seq = ?1 AND status = ?2;
 -- What an operator's decision is judged on.
 SELECT seq, status, payload, to_asked, attempts, client_message_id FROM outbox WHERE id = ?1;
 
+-- name: ages
+-- A page of rows, whatever became of them, in the order they were accepted.
+SELECT seq, enqueued_at FROM outbox WHERE seq > ?1 ORDER BY seq LIMIT ?2;
+
 -- name: prune
--- Empty what is settled and old. What answers a retry stays: id, fingerprint, state, both of the broker's ids.
-UPDATE outbox SET payload = x''
-WHERE status IN ('done', 'aborted') AND coalesce(delivered_at, aborted_at) < ?1 AND payload <> x''
-RETURNING 1;
+-- Empty a settled row. What answers a retry stays: id, fingerprint, state, both of the broker's ids.
+UPDATE outbox SET payload = x'' WHERE seq = ?1 AND status IN ('done', 'aborted') AND payload <> x'' RETURNING 1;
 
 -- name: ancestors
 -- The row that this one took the place of.
 SELECT id FROM outbox WHERE superseded_by = ?1;
+
+-- name: used_bytes
+-- Pages that hold something: what was emptied can be used again, although the file does not shrink.
+SELECT (pages.page_count - free.freelist_count) * size.page_size
+FROM pragma_page_count AS pages, pragma_freelist_count AS free, pragma_page_size AS size;
