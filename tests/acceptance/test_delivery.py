@@ -114,7 +114,7 @@ async def test_a_read_mark_reaches_the_sender_and_a_reply_shows_that_it_acted(tm
         acted = await alice.until(lambda found: found["state"] == "acted", "/v1/trace/m1")
         states = [step["state"] for step in acted["steps"]]
         assert states == ["queued", "accepted", "delivered", "read", "acted"]
-        (reply,) = await alice.inbox()
+        (reply,) = await alice.receives(1)
         assert reply["reply_to_id"] == message["broker_message_id"]
 
 

@@ -262,7 +262,10 @@ async def test_an_operator_is_told_why_a_row_cannot_be_given_up(daemon: LocalDae
     (row,) = await rows(daemon)
     done = await daemon.post("/v1/outbox/requeue", {"id": row["id"]})
     nothing = await daemon.post("/v1/outbox/drop", {"id": "01NOPE"})
-    assert [(a.status, a.body["code"]) for a in (done, nothing)] == [(409, "transition_refused"), (404, "not_found")]
+    assert [(a.status, a.body["code"]) for a in (done, nothing)] == [
+        (409, "transition_refused"),
+        (404, "not_found"),
+    ]
 
 
 async def test_trace_of_a_waiting_send_shows_what_it_rests_on(daemon: LocalDaemon) -> None:

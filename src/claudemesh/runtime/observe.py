@@ -1,8 +1,8 @@
 """What happened, told to whoever wants to know. Logs and metrics subscribe; the code that publishes knows neither.
 
-An event is a frozen dataclass with a class attribute `name`, `subsystem.noun_verbed`, and if it is not of level
-"info" a class attribute `level`. It carries ids, codes, counts and fingerprint prefixes; bodies, keys and tokens
-stay out, since whatever is in an event may end up in a log.
+An event is a frozen dataclass (or struct) with a class attribute `name`, `subsystem.noun_verbed`, and if it is not
+of level "info" a class attribute `level`. It carries ids, codes, counts and fingerprint prefixes; bodies, keys and
+tokens stay out, since whatever is in an event may end up in a log.
 
 This file decides who is called. It promises the publisher that telling costs next to nothing and never fails: a
 subscriber that raises is itself reported, once, and the others are still called.

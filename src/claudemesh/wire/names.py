@@ -13,7 +13,8 @@ from claudemesh.kernel.errors import InvalidRequest
 MEMBER_NAME_LENGTH_MAX: Final = 64
 
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_TOPIC = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?")
+TOPIC_PATTERN: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?"
+_TOPIC = re.compile(TOPIC_PATTERN)
 
 
 def parse_slug(text: str) -> str:

@@ -1,30 +1,34 @@
 """Topics, queues and peers: what only the broker can answer, so online only. The daemon passes it on."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from claudemesh.asgi.messages import Request, Response, json_response
 from claudemesh.asgi.routes import Route
 from claudemesh.daemon.http.parts import Parts
-from claudemesh.kernel.errors import BrokerUnreachable, DestinationNotFound, InvalidRequest, LeaseLost
+from claudemesh.kernel.errors import BrokerUnreachable, DestinationNotFound, InvalidRequest, LeaseLost, NotFound
 from claudemesh.wire.instants import render_instant
-from claudemesh.wire.names import parse_topic
+from claudemesh.wire.names import TOPIC_PATTERN
+
+Name = Annotated[str, msgspec.Meta(pattern=f"^(?:{TOPIC_PATTERN})$", description="Of a topic or a queue.")]
 
 
 class TopicBody(msgspec.Struct, frozen=True):
-    topic: str
+    topic: Name
 
 
 class QueueBody(msgspec.Struct, frozen=True):
-    queue: str
+    queue: Name
 
 
 class LeaseBody(msgspec.Struct, frozen=True):
-    queue: str
+    """Whose work it is: the message, and the token that its lease was given with."""
+
+    queue: Name
     id: str
-    token: int
+    token: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class PeersQuery(msgspec.Struct, frozen=True):
@@ -42,14 +46,14 @@ def control_routes(parts: Parts) -> list[Route]:
 
     def on_topic(op: str) -> Handler:
         async def handle(request: Request) -> Response:
-            return await call(op, {"name": parse_topic(request.body.topic)})
+            return await call(op, {"name": request.body.topic})
 
         return handle
 
     def on_queue(op: str) -> Handler:
         async def handle(request: Request) -> Response:
             args = msgspec.to_builtins(request.body)
-            return await call(op, args | {"name": parse_topic(args.pop("queue"))})
+            return await call(op, args | {"name": args.pop("queue")})
 
         return handle
 
@@ -88,7 +92,7 @@ def _post(path: str, handler: Handler, body: type[msgspec.Struct], summary: str)
         summary=summary,
         request=body,
         response=Any,
-        errors=(InvalidRequest, BrokerUnreachable, DestinationNotFound, LeaseLost),
+        errors=(InvalidRequest, BrokerUnreachable, DestinationNotFound, LeaseLost, NotFound),
     )
 
 

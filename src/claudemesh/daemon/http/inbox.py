@@ -1,6 +1,6 @@
 """The inbox and the life of a message, as readers see them."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -16,19 +16,21 @@ from claudemesh.wire.instants import parse_instant, render_instant
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1_000
 
+Limit = Annotated[int, msgspec.Meta(ge=1, description="At most so many; above 1,000 it is 1,000.")]
+
 
 class InboxQuery(msgspec.Struct, frozen=True):
     since: str | None = None
     topic: str | None = None
     sender: str | None = msgspec.field(name="from", default=None)
-    mentions: str | None = None  # `me`
-    limit: int = LIMIT_DEFAULT
+    mentions: Literal["me"] | None = None
+    limit: Limit = LIMIT_DEFAULT
     cursor: str | None = None
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
-    q: str
-    limit: int = LIMIT_DEFAULT
+    q: Annotated[str, msgspec.Meta(pattern=r"\S", description="Words, all of which a message must hold.")]
+    limit: Limit = LIMIT_DEFAULT
     cursor: str | None = None
 
 
@@ -71,8 +73,6 @@ def inbox_routes(parts: Parts) -> list[Route]:
 
     async def show(request: Request) -> Response:
         query: InboxQuery = request.query
-        if query.mentions not in (None, "me"):
-            raise InvalidRequest("mentions takes one value: me")
         is_mine = query.mentions is not None
         wanted = InboxFilter(
             since_ms=None if query.since is None else parse_instant(query.since),
@@ -85,8 +85,6 @@ def inbox_routes(parts: Parts) -> list[Route]:
 
     async def search(request: Request) -> Response:
         query: SearchQuery = request.query
-        if not query.q.strip():
-            raise InvalidRequest("q has no word to search for")
         return json_response(await _page(inbox, InboxFilter(words=query.q), query.limit, query.cursor))
 
     async def read(request: Request) -> Response:
@@ -151,8 +149,6 @@ async def _mark(inbox: InboxStore, body: ReadBody, now: int) -> int:
 
 
 async def _page(inbox: InboxStore, wanted: InboxFilter, limit: int, cursor: str | None) -> InboxPage:
-    if limit < 1:
-        raise InvalidRequest("a page holds at least one message")
     epoch, last = await inbox.bounds()
     after = 0 if cursor is None else parse_cursor(cursor, epoch, last)
     size = min(limit, LIMIT_MAX)

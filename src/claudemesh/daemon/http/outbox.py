@@ -1,11 +1,12 @@
 """The outbox as an operator sees it, and what an operator may do with a row."""
 
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from claudemesh.asgi.messages import Request, Response, json_response
 from claudemesh.asgi.routes import Route
+from claudemesh.daemon.http.inbox import LIMIT_DEFAULT, LIMIT_MAX, Limit
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.model import OutboxRow
 from claudemesh.daemon.operate import Decision, Patch
@@ -20,15 +21,13 @@ from claudemesh.kernel.errors import (
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.wire.instants import render_instant
 
-LIMIT_DEFAULT: Final = 100
-LIMIT_MAX: Final = 1_000
 ALL: Final = frozenset(OutboxState)
 
 
 class OutboxQuery(msgspec.Struct, frozen=True):
     failed: bool = False
-    limit: int = LIMIT_DEFAULT
-    cursor: int = 0
+    limit: Limit = LIMIT_DEFAULT
+    cursor: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
 
 
 class RequeueBody(msgspec.Struct, frozen=True):
@@ -44,7 +43,9 @@ class DropBody(msgspec.Struct, frozen=True):
 
 
 class PruneBody(msgspec.Struct, frozen=True):
-    confirm: bool
+    """Emptied rows are emptied for good, so it takes a word."""
+
+    confirm: Literal[True]
 
 
 class Pruned(msgspec.Struct, frozen=True):
@@ -88,8 +89,6 @@ def outbox_routes(parts: Parts) -> list[Route]:
 
     async def show(request: Request) -> Response:
         query: OutboxQuery = request.query
-        if query.limit < 1 or query.cursor < 0:
-            raise InvalidRequest("a page holds at least one row, and begins at a cursor it was given")
         size = min(query.limit, LIMIT_MAX)
         found = await outbox.page(frozenset({OutboxState.DEAD}) if query.failed else ALL, query.cursor, size + 1)
         page = found[:size]
@@ -112,9 +111,7 @@ def outbox_routes(parts: Parts) -> list[Route]:
     async def drop(request: Request) -> Response:
         return json_response(await operating.drop(request.body.id, force=request.body.force))
 
-    async def prune(request: Request) -> Response:
-        if not request.body.confirm:
-            raise InvalidRequest("pruning empties rows for good: confirm it")
+    async def prune(_: Request) -> Response:
         return json_response(Pruned(await operating.prune(parts.live.config.outbox.prune_after_days)))
 
     deciding = (NotFound, TransitionRefused, StaleClaim, BrokerUnreachable, InvalidRequest)

@@ -1,0 +1,1 @@
+"""The command line, `claudemesh`: a noun, a verb, and an exit code."""

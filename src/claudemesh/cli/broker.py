@@ -1,0 +1,101 @@
+"""`broker`: the server that meshes meet at, and the care for its store.
+
+Its settings are `broker.toml` in the home; what the command line says wins.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from claudemesh.cli.command import Group, Session
+from claudemesh.cli.render import escape
+from claudemesh.runtime.home import Timings, read_timings
+
+if TYPE_CHECKING:
+    from claudemesh.broker.settings import BrokerSettings
+
+FILE: Final = "broker.toml"
+STORE: Final = click.option(
+    "--store", metavar="URL", help="sqlite:///PATH or postgresql://… [default: broker.db in the home]"
+)
+
+
+@click.group(cls=Group)
+def broker() -> None:
+    """Broker: serve, check, sweep."""
+
+
+@broker.command()
+@click.option("--listen", metavar="HOST:PORT", help="Where to listen. [default: 127.0.0.1:7450]")
+@STORE
+@click.option("--limiter", metavar="URL", help="memory: or redis://… [default: memory:]")
+@click.option("--admin-token-file", metavar="FILE", help="Whose token may make meshes; needed beyond this machine.")
+@click.pass_obj
+def serve(session: Session, /, **said: Any) -> int:  # noqa: ANN401 - as the options name them
+    """Serve until stopped, logging to standard error."""
+    from claudemesh.broker.app import run  # noqa: PLC0415 - all of the broker
+
+    def ready(url: str) -> None:
+        session.out.document({"url": url}, [f"listening at {escape(url)}"])
+
+    return run(build_settings(session, said), ready)
+
+
+@broker.command()
+@STORE
+@click.pass_obj
+def check(session: Session, store: str | None) -> int:
+    """Look for what one commit should have kept together; a broker may be running."""
+    import asyncio  # noqa: PLC0415 - as below
+
+    from claudemesh.broker.app import check as run  # noqa: PLC0415 - all of the broker
+
+    found = asyncio.run(run(build_settings(session, {"store": store})))
+    rows = [(item["client_message_id"], item["sender"], ", ".join(item["missing"])) for item in found["items"]]
+    lines = session.out.table(("client message id", "sender", "missing"), rows) if rows else ["no violations"]
+    session.out.document(found, lines)
+    return 1 if found["violations"] else 0
+
+
+@broker.command()
+@STORE
+@click.pass_obj
+def sweep(session: Session, store: str | None) -> None:
+    """Delete what is older than retention allows; a broker may be running."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    from claudemesh.broker.app import sweep as run  # noqa: PLC0415
+
+    swept = asyncio.run(run(build_settings(session, {"store": store})))
+    session.out.document(swept, [f"{escape(name)}: {escape(count)}" for name, count in swept.items()])
+
+
+def build_settings(session: Session, said: dict[str, str | None]) -> "BrokerSettings":
+    """Put together what the file, the environment and the command line say; the command line wins."""
+    from msgspec.structs import replace  # noqa: PLC0415 - not for `--help`
+
+    from claudemesh.runtime.settings import load  # noqa: PLC0415
+
+    session.home.ensure()
+    settings = load(_file_settings(session.home.broker_db), session.home.root / FILE)
+    presence = settings.presence
+    timings = read_timings(Timings(presence.lease_ttl_ms, presence.ping_interval_ms, presence.stale_pong_ms))
+    presence = replace(
+        presence,
+        lease_ttl_ms=timings.lease_ttl_ms,
+        ping_interval_ms=timings.ping_interval_ms,
+        stale_pong_ms=timings.stale_pong_ms,
+    )
+    given = {name: value for name, value in said.items() if value is not None}
+    return replace(settings, presence=presence, **given)
+
+
+def _file_settings(broker_db: Path) -> "type[BrokerSettings]":
+    """Return the settings with a store: the home's own, which the file need not name."""
+    from claudemesh.broker.settings import BrokerSettings  # noqa: PLC0415 - as above
+
+    class FileSettings(BrokerSettings, frozen=True, kw_only=True):
+        store: str = f"sqlite:///{broker_db}"
+
+    return FileSettings

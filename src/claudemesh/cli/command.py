@@ -1,0 +1,163 @@
+"""What every command shares: `--json` and `--mesh` wherever they stand, lazy loading, and how a failure ends.
+
+A command takes the `Session` and does one thing. It raises what goes wrong; `exit_code` is the one place that
+decides what that means to a script:
+
+    0 done    1 failed    2 wrong usage    3 the other side is unreachable    4 conflict
+"""
+
+import importlib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from claudemesh.cli.render import Output
+from claudemesh.kernel.errors import (
+    DependencyError,
+    InvalidRequest,
+    MeshError,
+    NoDaemon,
+    StoreFull,
+    StoreUnavailable,
+)
+from claudemesh.runtime.home import Home, Surroundings, read_surroundings
+
+if TYPE_CHECKING:  # loading a client is for the commands that ask a daemon
+    from claudemesh.daemon.client import Client
+
+DONE: Final = 0
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+UNREACHABLE: Final = 3
+CONFLICT: Final = 4
+INTERRUPTED: Final = 130  # as a shell says it of Ctrl-C
+
+_CONFLICT_STATUS: Final = 409
+
+
+def exit_code(error: MeshError) -> int:
+    if _CONFLICT_STATUS in (error.status, error.extras.get("unknown_status")):
+        return CONFLICT
+    if isinstance(error, InvalidRequest):
+        return WRONG_USAGE
+    # A store that is full or unsure did answer.
+    has_answered = isinstance(error, StoreFull | StoreUnavailable)
+    is_unreachable = isinstance(error, DependencyError | NoDaemon) and not has_answered
+    return UNREACHABLE if is_unreachable else FAILED
+
+
+class Session:
+    """One run of the command line: what was asked of all commands alike, and what it leads to."""
+
+    def __init__(self) -> None:
+        self.as_json = False
+        self.mesh: str | None = None
+
+    @cached_property
+    def surroundings(self) -> Surroundings:
+        return read_surroundings()
+
+    @cached_property
+    def home(self) -> Home:
+        return Home.of(self.surroundings)
+
+    @property
+    def out(self) -> Output:
+        return Output(as_json=self.as_json, no_color=self.surroundings.no_color)
+
+    @cached_property
+    def slug(self) -> str:
+        """The mesh that is meant: by flag, by CLAUDEMESH_MESH, or the only one."""
+        joined = self.home.meshes()
+        asked = self.mesh or self.surroundings.mesh
+        if asked is not None:
+            self.home.mesh_dir(asked)  # refuses what is no slug
+            if asked not in joined:
+                raise click.UsageError(
+                    f"you have not joined a mesh {asked!r}; joined: {', '.join(joined) or 'none'}"
+                )
+            return asked
+        if not joined:
+            raise click.UsageError("you have joined no mesh: `claudemesh mesh create` or `claudemesh mesh join`")
+        if len(joined) > 1:
+            raise click.UsageError(f"which mesh? Say --mesh with one of: {', '.join(joined)}")
+        return joined[0]
+
+    @property
+    def state_dir(self) -> Path:
+        return self.home.mesh_dir(self.slug)
+
+    def client(self, timeout_s: float = 30.0) -> "Client":
+        from claudemesh.daemon.client import Client  # noqa: PLC0415 - only for commands that ask a daemon
+
+        return Client(self.state_dir / "sock", timeout_s)
+
+
+# --- options that every command takes ----------------------------------------------------------------
+
+
+def _note(name: str) -> Any:  # noqa: ANN401 - click's own type of a callback
+    def note(context: click.Context, _: click.Parameter, value: Any) -> None:  # noqa: ANN401 - as above
+        if value:
+            setattr(context.find_object(Session), name, value)
+
+    return note
+
+
+def _shared() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--json"], is_flag=True, is_eager=True, expose_value=False, callback=_note("as_json"),
+            help="One JSON document on standard output.",
+        ),
+        click.Option(
+            ["--mesh"], metavar="SLUG", is_eager=True, expose_value=False, callback=_note("mesh"),
+            help="Which mesh (or CLAUDEMESH_MESH; default: the only one joined).",
+        ),
+    ]  # fmt: skip
+
+
+class Command(click.Command):
+    def __init__(self, *args: Any, **attributes: Any) -> None:  # noqa: ANN401 - passed through
+        super().__init__(*args, **attributes)
+        self.params += _shared()
+
+
+class Group(click.Group):
+    """A group whose commands may be named by module and attribute, and are loaded when they are called."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str] | None = None, **attributes: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **attributes)
+        self.params += _shared()
+        self._lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self._lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        where = self._lazy.get(cmd_name)
+        if where is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = where.partition(":")
+        found: click.Command = getattr(importlib.import_module(f"claudemesh.cli.{module}"), attribute)
+        return found
+
+
+# --- kinds of values ---------------------------------------------------------------------------------
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def parse_duration(text: str) -> float:
+    """Read seconds, written as 30s, 500ms, 15m, 24h or 7d."""
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = _UNITS.get(text[len(number) :] or "s")
+    if unit is None or not text.isascii() or not number.replace(".", "", 1).isdecimal() or not float(number):
+        raise click.BadParameter(f"{text!r} is not a time such as 30s, 500ms, 15m, 24h or 7d")
+    return float(number) * unit

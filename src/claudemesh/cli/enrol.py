@@ -1,0 +1,223 @@
+"""How somebody becomes a member: a key, a signed request, the broker's yes, and only then an identity on disk.
+
+The answer may be lost on its way. So the key is kept in a pending file before it is shown to the broker, and the
+same request made again brings the same key: the broker answers as it did, and nobody is a member twice.
+
+An invite code comes from somebody else. Nothing in it is believed further than its words reach: the broker it names
+must be one that we would also accept from our own user, and must then answer for the mesh that the code was for.
+"""
+
+import http.client
+import ssl
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from claudemesh.daemon import identity
+from claudemesh.daemon.identity import Joined
+from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, InvalidRequest, MeshError
+from claudemesh.runtime.home import Home
+from claudemesh.runtime.keys import KeyPair, is_pubkey
+from claudemesh.wire import problem
+from claudemesh.wire.invite import CreateMesh, Invite, Membership, Redeem
+from claudemesh.wire.names import parse_member_name, parse_slug
+from claudemesh.wire.signing import create_mesh_bytes, invite_bytes, redeem_bytes
+
+DEFAULT_BROKER: Final = "http://127.0.0.1:7450"
+TIMEOUT_S: Final = 30.0
+ANSWER_BYTES_MAX: Final = 1 << 20
+
+PENDING_KEYS: Final = "keypair.pending.json"
+
+_SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+_ERROR: Final = 400
+
+
+def parse_broker_url(text: str) -> str:
+    """Accept a broker's address in its one form. Without TLS only this machine is near enough."""
+    parts = urlsplit(text)
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise InvalidRequest(f"{text!r} has no port that could be one") from error
+    scheme, host = _SCHEMES.get(parts.scheme), parts.hostname
+    if scheme is None or not host or parts.query or parts.fragment or parts.username is not None:
+        raise InvalidRequest(f"{text!r} is not a broker's address: https://HOST[:PORT]")
+    if scheme == "http" and not _is_loopback(host):
+        raise InvalidRequest(
+            f"{text!r} is not on this machine, and http can be read and changed on its way: use https"
+        )
+    named = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{named}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+# --- becoming a member -------------------------------------------------------------------------------
+
+
+class Enrolment(NamedTuple):
+    """What it takes: where things are kept, by what name, and what time it is."""
+
+    home: Home
+    name: str
+    clock: Clock
+
+
+def create(to: Enrolment, slug: str, broker_url: str, admin_token: str | None = None) -> Joined:
+    """Make a mesh, whose owner we become; asked again it answers as it did."""
+    slug, broker_url, name = parse_slug(slug), parse_broker_url(broker_url), parse_member_name(to.name)
+    standing = _standing(to.home, slug)
+    if standing is not None and standing.broker_url != broker_url:
+        raise ConfigError(f"you are in a mesh {slug!r} of {standing.broker_url} already: leave it first")
+    keys = _keys(to.home, slug, is_member=standing is not None)
+    request = CreateMesh(
+        slug=slug, member_pubkey=keys.pubkey, name=name, timestamp_ms=to.clock.wall_ms(), signature=""
+    )
+    request = msgspec.structs.replace(request, signature=keys.sign(create_mesh_bytes(request)))
+    membership = _ask(broker_url, "/v1/meshes", request, admin_token)
+    if membership.slug != slug or not is_pubkey(membership.broker_key):
+        raise ConfigError(f"{broker_url} answered for another mesh than {slug!r}, or without a key of its own")
+    return _settle(to.home, keys, membership, broker_url)
+
+
+def join(to: Enrolment, invite: Invite) -> Joined:
+    """Become a member by an invite; asked again it answers as it did."""
+    slug, broker_url, name = (
+        parse_slug(invite.slug),
+        parse_broker_url(invite.broker_url),
+        parse_member_name(to.name),
+    )
+    standing = _standing(to.home, slug)
+    if standing is not None and standing.mesh_id != invite.mesh_id:
+        raise ConfigError(f"you are in another mesh that is called {slug!r} already: leave it first")
+    keys = _keys(to.home, slug, is_member=standing is not None)
+    request = redeem_request(keys, invite, name, to.clock.wall_ms())
+    membership = _ask(broker_url, "/v1/invites/redeem", request)
+    _compare(membership, invite)
+    return _settle(to.home, keys, membership, broker_url)
+
+
+def rejoin(state_dir: Path, invite: Invite, name: str, clock: Clock) -> tuple[KeyPair, Joined]:
+    """Become a second member, for a copied state directory; whoever calls puts it there, with `settle_rejoined`."""
+    broker_url = parse_broker_url(invite.broker_url)
+    keys = _kept_keys(state_dir / PENDING_KEYS)
+    request = redeem_request(keys, invite, parse_member_name(name), clock.wall_ms())
+    membership = _ask(broker_url, "/v1/invites/redeem", request)
+    _compare(membership, invite)
+    return keys, _joined(membership, broker_url)
+
+
+def settle_rejoined(state_dir: Path, keys: KeyPair, joined: Joined) -> None:
+    identity.store(state_dir, keys, joined)
+    (state_dir / PENDING_KEYS).unlink()
+
+
+def make_invite(joined: Joined, keys: KeyPair, invite_id: str, uses: int, expires_at: int) -> Invite:
+    """Make an invite without asking anybody: the broker judges it when it is redeemed."""
+    invite = Invite(
+        broker_url=joined.broker_url,
+        mesh_id=joined.mesh_id,
+        slug=joined.slug,
+        invite_id=invite_id,
+        uses=uses,
+        expires_at=expires_at,
+        broker_key=joined.broker_key,
+        inviter_pubkey=keys.pubkey,
+    )
+    return msgspec.structs.replace(invite, signature=keys.sign(invite_bytes(invite)))
+
+
+def redeem_request(keys: KeyPair, invite: Invite, name: str, wall_ms: int) -> Redeem:
+    request = Redeem(invite=invite, member_pubkey=keys.pubkey, name=name, timestamp_ms=wall_ms, signature="")
+    return msgspec.structs.replace(request, signature=keys.sign(redeem_bytes(request)))
+
+
+def _standing(home: Home, slug: str) -> Joined | None:
+    return identity.load_membership(home.mesh_dir(slug)) if slug in home.meshes() else None
+
+
+def _keys(home: Home, slug: str, *, is_member: bool) -> KeyPair:
+    """Return the member's keys, those of a request whose answer was lost, or new ones, kept before their use."""
+    if is_member:
+        return identity.load_keys(home.mesh_dir(slug))
+    home.ensure_dir(home.pending_file(slug).parent)
+    return _kept_keys(home.pending_file(slug))
+
+
+def _kept_keys(path: Path) -> KeyPair:
+    if not path.exists():
+        identity.write_keys(path, KeyPair.generate())
+    return identity.read_keys(path)
+
+
+def _compare(membership: Membership, invite: Invite) -> None:
+    told = (membership.mesh_id, membership.slug, membership.broker_key)
+    if told != (invite.mesh_id, invite.slug, invite.broker_key):
+        raise ConfigError(
+            "the broker answered for another mesh than the code is for, or is another broker: ask for a new code"
+        )
+
+
+def _joined(membership: Membership, broker_url: str) -> Joined:
+    return Joined(**msgspec.structs.asdict(membership), broker_url=broker_url)
+
+
+def _settle(home: Home, keys: KeyPair, membership: Membership, broker_url: str) -> Joined:
+    joined = _joined(membership, broker_url)
+    identity.store(home.ensure_dir(home.mesh_dir(joined.slug)), keys, joined)
+    home.pending_file(joined.slug).unlink(missing_ok=True)
+    return joined
+
+
+# --- asking a broker ---------------------------------------------------------------------------------
+
+
+def _ask(broker_url: str, path: str, request: CreateMesh | Redeem, admin_token: str | None = None) -> Membership:
+    headers = {"Content-Type": "application/json"}
+    if admin_token is not None:
+        headers["Authorization"] = f"Bearer {admin_token}"
+    status, content = exchange(broker_url, path, msgspec.json.encode(request), **headers)
+    if status >= _ERROR:
+        raise _refusal(status, content)
+    try:
+        return msgspec.json.decode(content, type=Membership)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{broker_url} does not answer as a broker does") from error
+
+
+def exchange(broker_url: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+    """Ask a broker once, itself and nobody it might send us to: no proxy, no redirect."""
+    parts = urlsplit(broker_url)
+    host = parts.hostname or ""
+    connection = (
+        http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_S, context=ssl.create_default_context())
+        if parts.scheme == "https"
+        else http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_S)
+    )
+    try:
+        connection.request("GET" if body is None else "POST", parts.path + path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read(ANSWER_BYTES_MAX)
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or repr(error)
+        raise BrokerUnreachable(f"{broker_url}: {reason}; it is safe to try again") from error
+    finally:
+        connection.close()
+
+
+def _refusal(status: int, content: bytes) -> MeshError:
+    try:
+        answer: Any = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        answer = None
+    return problem.parse(status, answer)

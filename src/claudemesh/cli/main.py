@@ -1,0 +1,105 @@
+"""The entry point: which commands there are, and how every run ends.
+
+Commands live in one file a noun and are loaded when they are called, since a `send` should cost what a send costs.
+An error is one line on standard error; with `--json` it is also the one document on standard output, so that
+`code`, `conflict` and the rest can be read where an answer is read, and the exit code tells which of them it is.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from claudemesh.cli.command import FAILED, INTERRUPTED, WRONG_USAGE, Group, Session, exit_code
+from claudemesh.cli.render import escape, render_json
+from claudemesh.kernel.errors import InvalidRequest, MeshError
+from claudemesh.wire import problem
+
+COMMANDS = {
+    "up": "up:up",
+    "broker": "broker:broker",
+    "mesh": "mesh:mesh",
+    "daemon": "daemon:daemon",
+    "send": "messages:send",
+    "inbox": "messages:inbox",
+    "topic": "topic:topic",
+    "queue": "queue:queue",
+    "peer": "peer:peer",
+    "trace": "messages:trace",
+    "config": "config:config",
+    "completions": "completions:completions",
+}
+
+
+def _print_version(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's callback
+    if value:
+        from importlib.metadata import version  # noqa: PLC0415 - slow, and only here
+
+        click.echo(f"claudemesh {version('claudemesh')}")
+        context.exit()
+
+
+@click.group(cls=Group, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+def root() -> None:
+    """Durable, idempotent messages and work between agents and services on many machines."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter gets its number, not a traceback
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    session = Session()
+    try:
+        result = root.main(words, prog_name="claudemesh", standalone_mode=False, obj=session)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or closing it would fail once more
+        return FAILED
+    except (MeshError, OSError) as error:
+        failure = error if isinstance(error, MeshError) else MeshError(_system(error))
+        return _fail(session, failure, exit_code(failure))
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return WRONG_USAGE
+    except click.ClickException as error:
+        session.as_json = session.as_json or "--json" in _options(words)
+        return _fail(session, InvalidRequest(_usage(error)), WRONG_USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    return result if isinstance(result, int) else 0
+
+
+def _fail(session: Session, error: MeshError, code: int) -> int:
+    """Say what went wrong: to a person on one line, and with --json to a program."""
+    if session.as_json:
+        session.out.write([render_json(problem.render(error))])
+    detail = f": {error.detail}" if error.detail else ""
+    named = "".join(f" {name}={value}" for name, value in error.extras.items() if name in _WORTH_SAYING)
+    sys.stderr.write(f"claudemesh: {escape(error.title + detail)} [{escape(error.code + named)}]\n")
+    return code
+
+
+_WORTH_SAYING = ("conflict", "fingerprint_prefix", "reason", "client_message_id", "broker_message_id")
+
+
+def _system(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+
+
+def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    hint = f" (see `{context.command_path} --help`)" if context else ""
+    return f"{error.format_message().rstrip('.')}{hint}"
+
+
+def _options(words: list[str]) -> list[str]:
+    return words[: words.index("--")] if "--" in words else words
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""`mesh`: made, joined, left. Who one is in it, is told by the broker and kept in the state directory."""
+
+import os
+import pwd
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from claudemesh.cli.command import Group, Session, parse_duration
+from claudemesh.cli.render import escape, when
+from claudemesh.kernel.errors import StateError
+from claudemesh.runtime.clock import SystemClock
+from claudemesh.runtime.home import lock_holder
+
+NAME_HELP = "What the other members call you."
+
+
+@click.group(cls=Group)
+def mesh() -> None:
+    """Meshes: create, invite, join, list, leave."""
+
+
+@mesh.command()
+@click.argument("slug")
+@click.option(
+    "--broker", default="http://127.0.0.1:7450", show_default=True, metavar="URL", help="Where its broker is."
+)
+@click.option("--name", metavar="PEER", help=f"{NAME_HELP} [default: your user name]")
+@click.option(
+    "--admin-token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The broker's admin token, which it wants unless it is on this machine.",
+)
+@click.pass_obj
+def create(session: Session, slug: str, broker: str, name: str | None, admin_token_file: Path | None) -> None:
+    """Make a mesh, whose owner and first member you become."""
+    from claudemesh.cli import enrol  # noqa: PLC0415 - the network's libraries are slow to load
+
+    token = None if admin_token_file is None else read_token(admin_token_file)
+    to = enrol.Enrolment(session.home, name or user_name(), SystemClock())
+    joined = enrol.create(to, slug, broker, token)
+    session.out.document(
+        _membership(joined), [f"{escape(joined.slug)} is there, and you are {escape(joined.name)} in it"]
+    )
+
+
+@mesh.command()
+@click.argument("slug")
+@click.option(
+    "--uses", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="How many may join by it."
+)
+@click.option(
+    "--expires", type=parse_duration, default="24h", show_default=True, metavar="TIME", help="Until when."
+)
+@click.pass_obj
+def invite(session: Session, slug: str, uses: int, expires: float) -> None:
+    """Print a code that lets others join. Whoever has the code can: give it only to whom you mean."""
+    from claudemesh.cli import enrol  # noqa: PLC0415 - as above
+    from claudemesh.daemon import identity  # noqa: PLC0415
+    from claudemesh.daemon.client import mint_id  # noqa: PLC0415
+    from claudemesh.wire.invite import render_code  # noqa: PLC0415
+
+    session.mesh = slug
+    expires_at = SystemClock().wall_ms() + int(expires * 1000)
+    joined, keys = identity.load_membership(session.state_dir), identity.load_keys(session.state_dir)
+    made = enrol.make_invite(joined, keys, mint_id(), uses, expires_at)
+    code = render_code(made)
+    document = {
+        "code": code,
+        "slug": joined.slug,
+        "invite_id": made.invite_id,
+        "uses": uses,
+        "expires_at": expires_at,
+        "broker_url": joined.broker_url,
+    }
+    session.out.document(document, [code])
+    if not session.as_json:
+        session.out.say(f"good for {uses} until {when(expires_at)}: claudemesh mesh join CODE --name PEER")
+
+
+@mesh.command()
+@click.argument("code")
+@click.option("--name", required=True, metavar="PEER", help=NAME_HELP)
+@click.pass_obj
+def join(session: Session, code: str, name: str) -> None:
+    """Become a member by an invite CODE; `-` reads it from standard input, where other users do not see it."""
+    from claudemesh.cli import enrol  # noqa: PLC0415 - as above
+    from claudemesh.wire.invite import parse_code  # noqa: PLC0415
+
+    invited = parse_code(sys.stdin.read() if code == "-" else code)
+    joined = enrol.join(enrol.Enrolment(session.home, name, SystemClock()), invited)
+    session.out.document(_membership(joined), [f"you are {escape(joined.name)} in {escape(joined.slug)} now"])
+
+
+@mesh.command("list")
+@click.pass_obj
+def list_meshes(session: Session) -> None:
+    """List the meshes that you have joined."""
+    from claudemesh.daemon import identity  # noqa: PLC0415 - as above
+
+    entries = []
+    for slug in session.home.meshes():
+        state_dir = session.home.mesh_dir(slug)
+        running = lock_holder(state_dir / "pid") is not None
+        member = _membership(identity.load_membership(state_dir))
+        entries.append({**member, "daemon": "running" if running else "stopped"})
+    heads = ("slug", "name", "role", "daemon", "broker")
+    rows = [(e["slug"], e["name"], e["role"], e["daemon"], e["broker_url"]) for e in entries]
+    session.out.document({"meshes": entries}, session.out.table(heads, rows))
+
+
+@mesh.command()
+@click.argument("slug", required=False)
+@click.option("--force", is_flag=True, help="Even with messages that are not sent yet.")
+@click.pass_obj
+def leave(session: Session, slug: str | None, *, force: bool) -> None:
+    """Leave a mesh: stop its daemon, and put its state aside, where nothing sends from it."""
+    from claudemesh.cli.daemon import stop_daemon  # noqa: PLC0415 - as above
+
+    session.mesh = slug or session.mesh
+    state_dir = session.state_dir
+    is_running = lock_holder(state_dir / "pid") is not None
+    if is_running and not force:
+        with session.client() as client:
+            health = client.health()
+        waiting = health["queue_depth"] + health["inflight"]
+        if waiting:
+            raise StateError(f"{waiting} messages are not sent yet: wait for them, or say --force", waiting=waiting)
+    stop_daemon(state_dir)
+    kept = session.home.left_dir(session.slug, str(SystemClock().wall_ms()))
+    session.home.ensure_dir(kept.parent)
+    state_dir.rename(kept)
+    session.out.document(
+        {"slug": session.slug, "left": True, "kept_at": str(kept)},
+        [f"left {escape(session.slug)}; its keys and messages are kept in {escape(kept)}"],
+    )
+
+
+def read_token(path: Path) -> str:
+    """Read a token from a private file: on the command line other users would see it."""
+    from claudemesh.runtime.home import read_private  # noqa: PLC0415 - only with a token
+
+    try:
+        return read_private(path).decode("ascii", "replace").strip()
+    except FileNotFoundError as error:
+        raise click.BadParameter(f"{path} is not there") from error
+
+
+def user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid-{os.geteuid()}"
+
+
+def _membership(joined: Any) -> dict[str, Any]:  # noqa: ANN401 - a struct of a module that is loaded late
+    from msgspec.structs import asdict  # noqa: PLC0415 - as above
+
+    return asdict(joined)

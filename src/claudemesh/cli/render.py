@@ -1,0 +1,114 @@
+"""What a command prints: one JSON document, or lines and tables for people.
+
+Texts of other people are shown with every character escaped that could move a cursor, hide or reorder what stands
+around it. JSON is printed in ASCII for the same reason; a program reads the same from it. Colour is for a terminal
+only, and NO_COLOR is heard.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, TextIO
+
+Colour = Literal["red", "green", "yellow", "dim", "bold"]
+
+_CODES: Final[dict[Colour, str]] = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
+# Spaces of other scripts. All else that Python does not call printable is shown by its number: controls, marks of
+# direction, joiners without width, private and unassigned characters, halves of surrogate pairs.
+_SPACES: Final = frozenset(
+    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+)
+_WIDE: Final = "WF"  # East Asian widths that take two columns
+
+_STATES: Final[dict[str, Colour]] = {
+    **dict.fromkeys(("dead", "aborted", "stopped", "offline"), "red"),
+    **dict.fromkeys(("pending", "inflight", "queued", "accepted"), "yellow"),
+    **dict.fromkeys(("done", "delivered", "read", "acted", "online", "running"), "green"),
+}
+
+
+def escape(text: object, *, lines: bool = False) -> str:
+    """Return a text that can do nothing but be read; with `lines` its line breaks stay."""
+    return "".join(
+        character
+        if character.isprintable() or character in _SPACES or (lines and character == "\n")
+        else _number(character)
+        for character in str(text)
+    )
+
+
+def _number(character: str) -> str:
+    if character in "\n\t\r":
+        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[character]
+    code = ord(character)
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
+
+
+def when(instant: object) -> str:
+    """Show an instant: wall milliseconds, or a text that already says it."""
+    if not isinstance(instant, int):
+        return escape(instant or "-")
+    from datetime import UTC, datetime  # noqa: PLC0415 - most commands show no time
+
+    try:
+        return datetime.fromtimestamp(instant / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return str(instant)
+
+
+def render_json(document: object) -> str:
+    import json  # noqa: PLC0415 - only with --json
+
+    return json.dumps(document, ensure_ascii=True, allow_nan=False).replace("\x7f", "\\u007f")
+
+
+class Output:
+    """Where a command's results go. What is said meanwhile goes to standard error, so that results can be piped."""
+
+    def __init__(self, *, as_json: bool, no_color: bool) -> None:
+        self.as_json = as_json
+        self._no_color = no_color
+
+    def document(self, document: object, lines: Iterable[str]) -> None:
+        """Print the one document, or the lines that say it to a person."""
+        self.write([render_json(document)] if self.as_json else lines)
+
+    def write(self, lines: Iterable[str]) -> None:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()  # a reader at the other end of a pipe is following
+
+    def say(self, text: str) -> None:
+        sys.stderr.write(f"claudemesh: {escape(text)}\n")
+        sys.stderr.flush()
+
+    def paint(self, text: str, colour: Colour | None, stream: TextIO | None = None) -> str:
+        is_plain = colour is None or self.as_json or self._no_color or not (stream or sys.stdout).isatty()
+        return text if is_plain or colour is None else f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
+
+    def state(self, word: object) -> str:
+        return self.paint(escape(word), _STATES.get(str(word)))
+
+    def table(self, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+        """Return lines in columns; the cells are escaped, and states take their colour."""
+        cells = [[escape("-" if cell is None else cell) for cell in row] for row in rows]
+        widths = [max(_width(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
+        lines = [self.paint(_align([head.upper() for head in heads], widths), "dim")]
+        for row in cells:
+            painted = [self.paint(_pad(cell, widths[i]), _STATES.get(cell)) for i, cell in enumerate(row)]
+            lines.append("  ".join(painted).rstrip())
+        return lines
+
+
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(_pad(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _pad(cell: str, width: int) -> str:
+    return cell + " " * (width - _width(cell))
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width  # noqa: PLC0415 - only for names that need it
+
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in _WIDE else 1 for c in text)

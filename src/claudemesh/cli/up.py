@@ -1,0 +1,93 @@
+"""`up`: a broker and a daemon on this machine, watched over until Ctrl-C. The first run makes the mesh `local`.
+
+What fails at the start ends the command with its reason. Once both have answered, one that ends is started again.
+"""
+
+from typing import Final
+
+import click
+
+from claudemesh.cli.command import Command, Session
+from claudemesh.cli.daemon import PROBE_S, PROGRAM
+from claudemesh.cli.mesh import user_name
+from claudemesh.cli.render import escape
+from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DependencyError, InvalidRequest, NoDaemon
+from claudemesh.runtime.clock import SystemClock
+from claudemesh.runtime.home import InstanceLock
+from claudemesh.runtime.processes import Supervisor
+
+SLUG: Final = "local"
+READY_S: Final = 30.0
+DEFAULT_LISTEN: Final = "127.0.0.1:7450"
+
+
+@click.command(cls=Command)
+@click.option(
+    "--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT", help="Where the broker listens."
+)
+@click.pass_obj
+def up(session: Session, listen: str) -> int:
+    """Run a broker and a daemon on mesh "local" until Ctrl-C."""
+    from claudemesh.cli import enrol  # noqa: PLC0415 - the network's libraries are slow to load
+    from claudemesh.daemon import identity  # noqa: PLC0415
+
+    broker_url = enrol.parse_broker_url(f"http://{listen}")
+    if listen.endswith(":0") or not listen.rpartition(":")[2].isdecimal():
+        raise InvalidRequest("--listen is HOST:PORT, with a port that the daemon can be told")
+    session.mesh = SLUG
+    session.home.ensure()
+    clock = SystemClock()
+    with InstanceLock(session.home.up_lock), Supervisor(clock, session.out.say) as supervisor:
+        _refuse_if_taken(listen)
+        supervisor.start("broker", [*PROGRAM, "broker", "serve", "--listen", listen])
+        if not supervisor.wait_ready("broker", lambda: _broker_answers(broker_url), READY_S):
+            return _not_ready(supervisor, "broker")
+        name = user_name()
+        if SLUG in session.home.meshes():
+            name = identity.move_broker(session.home.mesh_dir(SLUG), broker_url).name
+        # Also for one that is there: it changes nothing, unless the broker's store was made anew.
+        enrol.create(enrol.Enrolment(session.home, name, clock), SLUG, broker_url)
+        # Persistent also in CI: it is this mesh's owner, whom the others write to.
+        supervisor.start("daemon", [*PROGRAM, "daemon", "up", "--foreground", "--persistent", "--mesh", SLUG])
+        if not supervisor.wait_ready("daemon", lambda: _daemon_answers(session), READY_S):
+            return _not_ready(supervisor, "daemon")
+        document = {"mesh": SLUG, "broker_url": broker_url, "socket": str(session.state_dir / "sock")}
+        session.out.document(document, [f"mesh {SLUG} is up, broker at {escape(broker_url)}; Ctrl-C stops it"])
+        supervisor.run()
+    return 0
+
+
+def _refuse_if_taken(listen: str) -> None:
+    """Make sure that it is our broker that answers there in a moment, and not somebody else's."""
+    import socket  # noqa: PLC0415 - only here
+
+    host, _, port = listen.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PROBE_S).close()
+    except OSError:
+        return
+    raise ConfigError(f"something listens at {listen} already: stop it, or choose another --listen")
+
+
+def _not_ready(supervisor: Supervisor, name: str) -> int:
+    if supervisor.is_stopping:
+        return 0
+    raise ConfigError(f"the {name} did not come up; what it said stands above")
+
+
+def _broker_answers(broker_url: str) -> bool:
+    from claudemesh.cli import enrol  # noqa: PLC0415 - as above
+
+    try:
+        return enrol.exchange(broker_url, "/v1/health")[0] == 200  # noqa: PLR2004 - HTTP's own
+    except BrokerUnreachable:
+        return False
+
+
+def _daemon_answers(session: Session) -> bool:
+    try:
+        with session.client(PROBE_S) as client:
+            client.health()
+    except (NoDaemon, DependencyError):
+        return False
+    return True

@@ -1,0 +1,220 @@
+"""Settings out of a TOML file and the environment, into frozen structs: read once, checked once, passed down.
+
+A table of the file is a nested struct, and each field says what it is for:
+
+    class Outbox(msgspec.Struct, frozen=True):
+        max_age_hours_cap: Annotated[int, Meta(ge=1, description="No row is older when it is sent.")] = 720
+
+    class Daemon(msgspec.Struct, frozen=True):
+        outbox: Outbox = Outbox()
+
+A variable of the environment overrules the file: `CLAUDEMESH_OUTBOX__MAX_AGE_HOURS_CAP`. Lists are set in the file
+only.
+
+This file decides how settings are found and refused: all that is wrong is said at once, and an unknown name is an
+error that names the nearest known one. Which settings there are is for the struct; `describe` prints it as data.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec.structs import fields
+
+from claudemesh.kernel.errors import ConfigError
+
+PREFIX: Final = "CLAUDEMESH_"
+LEVEL: Final = "__"  # between a table and its key in a variable's name
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Setting(NamedTuple):
+    name: str  # with its tables: outbox.max_age_hours_cap
+    type: str
+    default: str  # as it would be written in the file; "required" where there is none
+    help: str
+
+    @property
+    def variable(self) -> str:
+        return _variable(self.name)
+
+
+def load(struct_type: type[S], path: Path | None = None, environ: Mapping[str, str] = os.environ) -> S:
+    """Return the settings, or raise one ConfigError with every problem. A file that is not there sets nothing."""
+    problems: list[str] = []
+    settings = _build(_Part(struct_type), _read(path, problems), environ, problems)
+    problems.extend(_unknown_variables(struct_type, environ))
+    if problems or settings is None:
+        raise ConfigError("; ".join(problems), problems=problems)
+    return settings
+
+
+def describe(struct_type: type[msgspec.Struct]) -> list[Setting]:
+    """Return every setting, in the order of declaration; TypeError for one that does not say what it is for."""
+    return list(_describe(_Part(struct_type)))
+
+
+class _Part(Generic[S]):
+    """One table: its struct, the name of the table with a dot behind it, and the struct of its defaults, if any."""
+
+    def __init__(self, struct_type: type[S], prefix: str = "", standing: msgspec.Struct | None = None) -> None:
+        self.struct_type = struct_type
+        self.prefix = prefix
+        self.standing = standing
+        self.fields = {field.encode_name: field for field in fields(struct_type)}
+
+    def below(self, key: str) -> "_Part[msgspec.Struct] | None":
+        """Return the table under this key, or None if it is a plain setting."""
+        bare = _bare(self.fields[key].type)
+        if not (isinstance(bare, type) and issubclass(bare, msgspec.Struct)):
+            return None
+        standing = self.default(key)
+        return _Part(bare, f"{self.prefix}{key}.", standing if isinstance(standing, msgspec.Struct) else None)
+
+    def default(self, key: str) -> object:
+        """Return what holds if nothing is set, or NODEFAULT."""
+        field = self.fields[key]
+        if self.standing is not None:
+            return getattr(self.standing, field.name)
+        if field.default_factory is not msgspec.NODEFAULT:
+            return field.default_factory()
+        return field.default
+
+    def leaves(self) -> "Iterator[tuple[_Part[Any], str]]":
+        for key in self.fields:
+            below = self.below(key)
+            yield from below.leaves() if below else [(self, key)]
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+def _read(path: Path | None, problems: list[str]) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        problems.append(f"{path} cannot be read: {error.strerror}")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        problems.append(f"{path} is not TOML: {error}")
+    return {}
+
+
+def _build(part: _Part[S], table: dict[str, Any], environ: Mapping[str, str], problems: list[str]) -> S | None:
+    """Build one table's struct, adding to the problems; None if there were any in it."""
+    found = [f"{part.prefix}{key} is unknown{_hint(key, part.fields)}" for key in table if key not in part.fields]
+    values: dict[str, Any] = {}
+    for key, field in part.fields.items():
+        name = part.prefix + key
+        try:
+            if below := part.below(key):
+                values[field.name] = _build(below, _table(table.get(key, {}), name), environ, found)
+            else:
+                values[field.name] = _value(part, key, table, environ)
+        except (msgspec.ValidationError, _WrongSetting) as error:
+            found.append(f"{name}: {error}")
+    problems.extend(found)
+    try:
+        return None if found else part.struct_type(**values)
+    except (ValueError, TypeError) as error:  # its own __post_init__, on values that do not go together
+        problems.append(f"{part.prefix.rstrip('.') or 'settings'}: {error}")
+        return None
+
+
+class _WrongSetting(Exception):
+    pass
+
+
+def _table(value: object, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _WrongSetting(f"expected a table, [{name}]")
+    return value
+
+
+def _value(part: _Part[Any], key: str, table: dict[str, Any], environ: Mapping[str, str]) -> object:
+    wanted = part.fields[key].type
+    variable = _variable(part.prefix + key)
+    if variable in environ:
+        try:
+            return msgspec.convert(environ[variable], wanted, strict=False, dec_hook=_decode)
+        except msgspec.ValidationError as error:
+            raise _WrongSetting(f"{error} (in the environment, {variable})") from error
+    if key in table:
+        return msgspec.convert(table[key], wanted, dec_hook=_decode)
+    default = part.default(key)
+    if default is msgspec.NODEFAULT:
+        raise _WrongSetting("has no default and must be set")
+    return default
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper().replace(".", LEVEL)
+
+
+def _decode(wanted: type, value: object) -> object:
+    if wanted is Path and isinstance(value, str):
+        return Path(value)
+    raise NotImplementedError(f"no setting can be of type {wanted.__name__}")
+
+
+def _unknown_variables(struct_type: type[msgspec.Struct], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield those that can only have been meant for a table of this struct."""
+    variables = {_variable(part.prefix + key) for part, key in _Part(struct_type).leaves()}
+    tables = {variable.partition(LEVEL)[0] for variable in variables if LEVEL in variable}
+    for name in sorted(environ):
+        if LEVEL in name and name.partition(LEVEL)[0] in tables and name not in variables:
+            yield f"{name} is unknown{_hint(name, variables)}"
+
+
+def _hint(key: str, known: Mapping[str, object] | set[str]) -> str:
+    nearest = get_close_matches(key, sorted(known), 1)
+    return f", did you mean {nearest[0]}?" if nearest else ""
+
+
+# --- describing ------------------------------------------------------------------------------------
+
+
+def _describe(whole: _Part[Any]) -> Iterator[Setting]:
+    for part, key in whole.leaves():
+        annotation = part.fields[key].type
+        meaning = _meaning(annotation)
+        if not meaning:
+            raise TypeError(f"the setting {part.prefix}{key} needs Annotated[…, Meta(description=…)]")
+        yield Setting(part.prefix + key, _type_name(annotation), _written(part.default(key)), meaning)
+
+
+def _bare(annotation: Any) -> Any:  # noqa: ANN401 - annotations have no common type
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _meaning(annotation: object) -> str:
+    notes = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((note.description for note in notes if isinstance(note, msgspec.Meta) and note.description), "")
+
+
+def _type_name(annotation: Any) -> str:  # noqa: ANN401 - as above
+    bare = _bare(annotation)
+    origin, arguments = get_origin(bare), get_args(bare)
+    if origin is Literal:
+        return " | ".join(msgspec.json.encode(argument).decode() for argument in arguments)
+    if origin in (Union, UnionType):
+        return " | ".join(_type_name(argument) for argument in arguments if argument is not NoneType)
+    if arguments:
+        listed = ", ".join(_type_name(argument) for argument in arguments if argument is not Ellipsis)
+        return f"{origin.__name__} of {listed}"
+    return str(getattr(bare, "__name__", bare))
+
+
+def _written(default: object) -> str:
+    if default is msgspec.NODEFAULT:
+        return "required"
+    return "unset" if default is None else msgspec.json.encode(default, enc_hook=str).decode()

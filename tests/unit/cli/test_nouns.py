@@ -1,0 +1,151 @@
+"""Topics, queues, peers and the outbox: the verb that is typed is the request that is made."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.scripted import ScriptedDaemon, refuse, respond
+
+LEASED = {
+    "client_message_id": "c1",
+    "broker_message_id": "b1",
+    "from": "ab" * 32,
+    "body": "do\nthis\x1b",
+    "lease_token": 7,
+    "lease_expires_at": "2026-01-31T12:05:00.000Z",
+}
+LEASE = ("--id", "b1", "--token", "7")
+ROW = {
+    "id": "r1",
+    "client_message_id": "c1",
+    "status": "dead",
+    "to": "bob",
+    "attempts": 3,
+    "last_error": "\x1b[31mno",
+}
+
+
+@pytest.mark.req("Q8")
+@pytest.mark.parametrize(
+    ("words", "path", "body"),
+    [
+        (("topic", "create", "#ops"), "/v1/topic/create", {"topic": "ops"}),
+        (("topic", "join", "ops"), "/v1/topic/subscribe", {"topic": "ops"}),
+        (("topic", "leave", "ops"), "/v1/topic/unsubscribe", {"topic": "ops"}),
+        (("queue", "create", "queue:jobs"), "/v1/queue/create", {"queue": "jobs"}),
+        (("queue", "ack", "jobs", *LEASE), "/v1/queue/ack", {"queue": "jobs", "id": "b1", "token": 7}),
+        (("queue", "nack", "jobs", *LEASE), "/v1/queue/nack", {"queue": "jobs", "id": "b1", "token": 7}),
+        (("queue", "renew", "jobs", *LEASE), "/v1/queue/renew", {"queue": "jobs", "id": "b1", "token": 7}),
+        (("daemon", "outbox", "drop", "--id", "r1"), "/v1/outbox/drop", {"id": "r1"}),
+        (("daemon", "outbox", "drop", "--id", "r1", "--force"), "/v1/outbox/drop", {"id": "r1", "force": True}),
+        (("daemon", "outbox", "prune", "--confirm"), "/v1/outbox/prune", {"confirm": True}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_verb_is_a_request(
+    run: Run, daemon: ScriptedDaemon, words: tuple[str, ...], path: str, body: dict[str, object]
+) -> None:
+    daemon.on("POST", path, respond(200, {"status": "aborted", "pruned": 2, "ok": True}))
+    ran = run(*words, "--json")
+    assert ran.code == 0
+    assert ran.json["ok"] is True
+    assert daemon.asked[0].json == body
+    assert run(*words).out
+
+
+def test_topics_are_listed(run: Run, daemon: ScriptedDaemon) -> None:
+    topics = {"topics": [{"name": "ops", "subscribed": True, "subscribers": 2}]}
+    daemon.on("GET", "/v1/topic/list", respond(200, topics))
+    assert run("topic", "list", "--json").json == topics
+    assert "#ops" in run("topic", "list").out
+
+
+def test_one_leased_message_is_printed_or_null(run: Run, daemon: ScriptedDaemon) -> None:
+    daemon.on("POST", "/v1/queue/work", respond(200, LEASED), respond(200, LEASED), b"HTTP/1.1 204 X\r\n\r\n")
+    assert run("queue", "work", "jobs", "--json").json == LEASED
+    assert run("queue", "work", "jobs").out.splitlines()[1:] == ["    do", "    this\\x1b"]
+    empty = run("queue", "work", "jobs", "--json")
+    assert (empty.code, empty.out) == (0, "null\n")
+
+
+def test_null_as_an_answer_is_an_empty_queue_too(run: Run, daemon: ScriptedDaemon) -> None:
+    said = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\nnull"
+    daemon.on("POST", "/v1/queue/work", said)
+    assert run("queue", "work", "jobs", "--json").json is None
+
+
+def test_a_lost_lease_is_a_conflict(run: Run, daemon: ScriptedDaemon) -> None:
+    daemon.on("POST", "/v1/queue/ack", refuse(409, "lease_lost"))
+    assert run("queue", "ack", "jobs", "--id", "b1", "--token", "7").code == 4
+
+
+def test_peers_are_shown_with_their_names_escaped(run: Run, daemon: ScriptedDaemon) -> None:
+    peers = {"peers": [{"name": "b\u202eob", "pubkey": "ab" * 32, "status": "online"}]}
+    daemon.on("GET", "/v1/peers", respond(200, peers))
+    assert run("peer", "list", "--json").json == peers
+    assert "b\\u202eob" in run("peer", "list").out
+    assert run("peer", "list", "--all").code == 0
+    assert [asked.query for asked in daemon.asked] == ["", "", "all=1"]
+
+
+# --- the outbox ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D10")
+def test_rows_are_listed_and_inspected(run: Run, daemon: ScriptedDaemon) -> None:
+    rows = {"rows": [ROW], "next_cursor": 9}
+    inspected = {"row": ROW, "ancestors": ["r0"], "successor": None}
+    daemon.on("GET", "/v1/outbox", respond(200, rows)).on("GET", "/v1/outbox/r1", respond(200, inspected))
+    assert run("daemon", "outbox", "list", "--failed", "--json").json == rows
+    assert daemon.asked[0].query == "failed=1"
+    shown = run("daemon", "outbox", "list").out
+    assert "\\x1b[31mno" in shown
+    assert "--cursor 9" in shown
+    assert run("daemon", "outbox", "inspect", "--id", "r1", "--json").json == inspected
+    assert "r0" in run("daemon", "outbox", "inspect", "--id", "r1").out
+
+
+@pytest.mark.req("D10")
+def test_requeue_brings_a_fresh_id_and_a_patch(run: Run, daemon: ScriptedDaemon, tmp_path: Path) -> None:
+    decision = {"id": "r1", "status": "aborted", "superseded_by": "r2", "client_message_id": "c2"}
+    daemon.on("POST", "/v1/outbox/requeue", respond(200, decision))
+    (tmp_path / "patch.json").write_text(json.dumps({"message": "better"}))
+    words = (
+        "daemon",
+        "outbox",
+        "requeue",
+        "--id",
+        "r1",
+        "--patch-payload",
+        str(tmp_path / "patch.json"),
+        "--force",
+    )
+    assert run(*words, "--new-client-id", "c2", "--json").json == decision
+    assert daemon.asked[0].json == {
+        "id": "r1",
+        "new_client_id": "c2",
+        "patch": {"message": "better"},
+        "force": True,
+    }
+    assert "c2" in run("daemon", "outbox", "requeue", "--id", "r1", "--auto").out
+    assert len(daemon.asked[1].json["new_client_id"]) == 26
+
+
+@pytest.mark.req("D10")
+def test_requeue_says_when_the_broker_had_it_all_along(run: Run, daemon: ScriptedDaemon) -> None:
+    decision = {"id": "r1", "status": "done", "broker_message_id": "b1", "history_id": 1}
+    daemon.on("POST", "/v1/outbox/requeue", respond(200, decision))
+    assert "b1" in run("daemon", "outbox", "requeue", "--id", "r1").out
+
+
+@pytest.mark.parametrize("content", [None, "[]", "{", "x" * (2 << 20)])
+def test_a_patch_that_is_none_is_wrong_usage(
+    run: Run, daemon: ScriptedDaemon, tmp_path: Path, content: str | None
+) -> None:
+    path = tmp_path / "patch.json"
+    if content is not None:
+        path.write_text(content)
+    assert run("daemon", "outbox", "requeue", "--id", "r1", "--patch-payload", str(path)).code == 2
+    assert daemon.asked == []

@@ -1,0 +1,116 @@
+"""What an operator does without a daemon, or to one: tokens, logs, settings, completions, a look at the outbox."""
+
+import json
+
+import pytest
+
+from claudemesh.cli.command import Session
+from claudemesh.cli.daemon import Flags, build_settings
+from claudemesh.runtime.home import Home, InstanceLock, Surroundings, read_private, write_private
+from tests.unit.cli.conftest import Run, join_mesh
+from tests.unit.cli.scripted import ScriptedDaemon, respond
+
+LINES = [{"at": "t1", "event": "daemon.started"}, {"at": "t2", "event": "daemon.stopped"}]
+
+
+@pytest.mark.req("D15")
+def test_a_token_is_made_anew_by_whoever_has_it_in_force(run: Run, home: Home, daemon: ScriptedDaemon) -> None:
+    path = home.mesh_dir("demo") / "local_token"
+    daemon.on("POST", "/v1/rotate-token", respond(200, {}))
+    ran = run("daemon", "rotate-token", "--json")
+    assert (ran.code, ran.json["file"]) == (0, str(path))
+    assert not path.exists()  # the daemon writes it, and keeps the old one for a minute
+    daemon.stop()
+    ran = run("daemon", "rotate-token")
+    token = read_private(path).decode().strip()
+    assert ran.code == 0
+    assert len(token) >= 32
+    assert token not in ran.out + ran.err
+    daemon.start()
+
+
+def test_what_a_daemon_cannot_do_yet_is_said_with_another_way(run: Run, daemon: ScriptedDaemon) -> None:
+    assert daemon
+    for words, instead in ((("daemon", "rotate-token"), "stop it first"), (("daemon", "reload"), "daemon restart")):
+        ran = run(*words)
+        assert ran.code == 1
+        assert instead in ran.err
+
+
+@pytest.mark.req("O2")
+def test_a_reload_is_not_asked_for_what_would_be_refused(run: Run, home: Home, daemon: ScriptedDaemon) -> None:
+    daemon.on("POST", "/v1/reload", respond(200, {"reloaded": True}))
+    (home.mesh_dir("demo") / "config.toml").write_text("[disk]\nreserved_byte = 1\n")
+    ran = run("daemon", "reload", "--json")
+    assert (ran.code, ran.json["code"]) == (1, "config_invalid")
+    assert "reserved_bytes" in ran.json["detail"]
+    assert daemon.asked == []
+    (home.mesh_dir("demo") / "config.toml").unlink()
+    assert run("daemon", "reload", "--json").json == {"reloaded": True}
+
+
+def test_the_log_is_shown_from_its_end_and_what_is_not_json_too(run: Run, home: Home) -> None:
+    join_mesh(home, "demo")
+    log = home.mesh_dir("demo") / "daemon.log"
+    assert run("daemon", "logs").code == 1
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in LINES) + "\x1b[2Jraw\nhalf a li")
+    assert run("daemon", "logs", "--json").json == {"lines": [*LINES, {"text": "\x1b[2Jraw"}]}
+    assert run("daemon", "logs", "--lines", "1").out == "\\x1b[2Jraw\n"
+    assert run("daemon", "logs", "--lines", "0").out == ""
+
+
+@pytest.mark.req("O2")
+def test_the_settings_in_force_are_shown(run: Run, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    join_mesh(home, "demo")
+    (home.mesh_dir("demo") / "config.toml").write_text('[clone]\npolicy = "warn"\n')
+    monkeypatch.setenv("CI", "1")
+    shown = run("config", "show", "--json").json
+    assert (shown["home"], shown["ci"], shown["defaults"]["ephemeral"]) == (str(home.root), "CI", True)
+    assert shown["settings"]["clone.policy"] == "warn"
+    assert "clone.policy = warn" in run("config", "show").out
+
+
+@pytest.mark.req("C1")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_learns_the_commands(run: Run, shell: str) -> None:
+    assert "_CLAUDEMESH_COMPLETE" in run("completions", shell).out
+    assert run("completions", shell, "--json").json["shell"] == shell
+
+
+def test_a_sound_outbox_needs_nothing_and_a_damaged_one_is_told_without_being_touched(run: Run, home: Home) -> None:
+    join_mesh(home, "demo")
+    assert run("daemon", "recover", "--json").json["damaged"] is False
+    path = home.mesh_dir("demo") / "outbox.db"
+    write_private(path, b"not a database" * 1000)
+    ran = run("daemon", "recover", "--json")
+    assert (ran.code, ran.json["code"]) == (1, "store_corrupt")
+    assert path.read_bytes() == b"not a database" * 1000
+    with InstanceLock(home.mesh_dir("demo") / "pid"):
+        assert run("daemon", "recover", "--json").json["code"] == "already_running"
+
+
+@pytest.mark.req("D16")
+@pytest.mark.parametrize(
+    ("ci", "said", "ttl_ms", "tcp"),
+    [
+        (False, Flags(), None, True),
+        (False, Flags(ephemeral=True), 86_400_000, True),
+        (False, Flags(ephemeral=True, ttl=7200), 7_200_000, True),
+        (False, Flags(tcp=False), None, False),
+        (True, Flags(), 86_400_000, False),
+        (True, Flags(ephemeral=False, tcp=True), None, True),
+    ],
+)
+def test_a_daemon_is_started_as_the_flags_say_and_else_as_the_surroundings_do(
+    home: Home, said: Flags, ttl_ms: int | None, *, ci: bool, tcp: bool
+) -> None:
+    join_mesh(home, "demo")
+    session = Session()
+    session.__dict__["surroundings"] = Surroundings(home.root, ci="CI" if ci else None)
+    settings = build_settings(session, said, log_to_stderr=False)
+    assert (settings.ephemeral_ttl_ms, settings.tcp) == (ttl_ms, tcp)
+
+
+def test_a_time_to_live_is_for_an_ephemeral_key_only(run: Run, home: Home) -> None:
+    join_mesh(home, "demo")
+    assert run("daemon", "up", "--foreground", "--persistent", "--ttl", "2h").code == 2
