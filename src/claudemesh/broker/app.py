@@ -1,0 +1,214 @@
+"""The broker as a process: what is started, in which order it stops, and what an operator may run beside it.
+
+Stopping goes from the outside in: no new connections, the standing ones told to go, then what is still being
+committed, then the lease clock and the file. Whatever is cut short there is as after a crash.
+"""
+
+import asyncio
+import ipaddress
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from claudemesh.asgi.guard import LocalGuard
+from claudemesh.asgi.messages import App
+from claudemesh.asgi.server import Server
+from claudemesh.asgi.server import run as run_loop
+from claudemesh.asgi.sockets import bind_tcp, port_of
+from claudemesh.broker.assembly import Parts, assemble, broker_version, server_limits
+from claudemesh.broker.events import BrokerStarted, BrokerStopped, TaskFailed
+from claudemesh.broker.hub import Hub
+from claudemesh.broker.metering import BrokerMetrics
+from claudemesh.broker.parcels import render_delivery
+from claudemesh.broker.settings import BrokerSettings
+from claudemesh.broker.stores.sqlite import SqliteStores
+from claudemesh.broker.upkeep import Upkeep
+from claudemesh.kernel.errors import ConfigError
+from claudemesh.runtime.home import InstanceLock, ensure_private_dir
+from claudemesh.runtime.keys import KeyPair
+from claudemesh.runtime.logs import JsonLog
+from claudemesh.runtime.world import World, real_world
+
+EXIT_OK: Final = 0
+STOP_GRACE_S: Final = 5.0
+DEPTH_EVERY_S: Final = 15.0
+
+_SQLITE: Final = "sqlite:///"
+_MEMORY: Final = "memory:"
+
+Ready = Callable[[str], None]  # called with the broker's URL once it answers
+Task = asyncio.Task[None]
+
+
+def run(settings: BrokerSettings, ready: Ready = lambda _: None, *, log_to_stderr: bool = True) -> int:
+    """Run until SIGTERM or SIGINT; return the exit code. Whatever keeps it from starting is raised."""
+
+    async def main() -> int:
+        world = real_world()
+        JsonLog(world.clock, stderr=log_to_stderr).attach(world.observer)
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        return await serve(settings, ready, stop, world)
+
+    return run_loop(main)
+
+
+async def serve(settings: BrokerSettings, ready: Ready, stop: asyncio.Event, world: World | None = None) -> int:
+    """Serve until `stop` is set. One broker a store: AlreadyRunning if there is one."""
+    here = real_world() if world is None else world
+    address = parse_listen(settings)
+    path = store_path(settings)
+    ensure_private_dir(path.parent)
+    with InstanceLock(path.with_name(path.name + ".lock")):
+        stores = open_stores(path, here)
+        try:
+            await _serve(settings, here, stores, address, ready, stop)
+        finally:
+            await asyncio.to_thread(stores.close)
+    here.observer.publish(BrokerStopped())
+    return EXIT_OK
+
+
+# --- what an operator runs beside it ---------------------------------------------------------------
+
+
+async def check(settings: BrokerSettings) -> dict[str, Any]:
+    """Return the quick orphan check as `broker check --json` prints it; a broker may be running."""
+    async with _upkeep(settings) as upkeep:
+        items = [msgspec.to_builtins(violation) for violation in await upkeep.check()]
+    return {"violations": len(items), "items": items}
+
+
+async def sweep(settings: BrokerSettings) -> dict[str, int]:
+    """Run the retention sweep once, as `broker sweep --json` prints it; a broker may be running."""
+    async with _upkeep(settings) as upkeep:
+        result = await upkeep.sweep()
+    return {"messages": result.messages, "dead_letters": result.dead_letters, "ids": result.ids}
+
+
+@asynccontextmanager
+async def _upkeep(settings: BrokerSettings) -> AsyncIterator[Upkeep]:
+    path = store_path(settings)
+    if not path.exists():
+        raise ConfigError(f"there is no store at {path}")
+    world = real_world()
+    stores = open_stores(path, world)
+    try:
+        yield _upkeep_of(settings, world, stores)
+    finally:
+        await asyncio.to_thread(stores.close)
+
+
+def _upkeep_of(settings: BrokerSettings, world: World, stores: SqliteStores) -> Upkeep:
+    return Upkeep(stores.upkeep, stores.work, world.clock, world.observer, settings.retention.message_days)
+
+
+# --- what the settings say -------------------------------------------------------------------------
+
+
+def store_path(settings: BrokerSettings) -> Path:
+    """Return the file of a `sqlite:///PATH` store."""
+    if not settings.store.startswith(_SQLITE) or len(settings.store) == len(_SQLITE):
+        raise ConfigError(f"store = {settings.store!r} is not {_SQLITE}PATH")
+    return Path(settings.store.removeprefix(_SQLITE)).absolute()
+
+
+def open_stores(path: Path, world: World) -> SqliteStores:
+    return SqliteStores.open(path, clock=world.clock, mint=world.ids.ulid, render=render_delivery)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+    is_loopback: bool
+
+    def url(self, port: int) -> str:
+        return f"http://[{self.host}]:{port}" if ":" in self.host else f"http://{self.host}:{port}"
+
+
+def parse_listen(settings: BrokerSettings) -> Address:
+    """Return where to listen; beyond this machine only with an admin token, since meshes are made there."""
+    if settings.limiter != _MEMORY:
+        raise ConfigError(f"limiter = {settings.limiter!r} is not {_MEMORY}")
+    host, _, port = settings.listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"listen = {settings.listen!r} is not HOST:PORT")
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if not is_loopback and settings.admin_token_file is None:
+        raise ConfigError(f"{host} can be reached from other machines: that needs an admin token file")
+    return Address(host, int(port), is_loopback)
+
+
+# --- while it runs ---------------------------------------------------------------------------------
+
+
+async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
+    settings: BrokerSettings,
+    world: World,
+    stores: SqliteStores,
+    address: Address,
+    ready: Ready,
+    stop: asyncio.Event,
+) -> None:
+    keys = KeyPair(await stores.upkeep.broker_seed(KeyPair.generate().seed))
+    metrics = BrokerMetrics()
+    metrics.attach(world.observer)
+    async with _background(world) as spawn:
+        parts = Parts(
+            settings=settings,
+            world=world,
+            stores=stores,
+            keys=keys,
+            hub=Hub(world.observer),
+            metrics=metrics,
+            spawn=spawn,
+        )
+        listener = bind_tcp(address.host, address.port, allow_any=not address.is_loopback)
+        port = port_of(listener)
+        app: App = assemble(parts)
+        if address.is_loopback:  # a web page must not get to it through the browser of this machine
+            app = LocalGuard(app, None, port=port, clock=world.clock, observer=world.observer, limit=None)
+        server = Server(app, [listener], world.observer, limits=server_limits(settings))
+        await server.start()
+        keeping = [spawn(_upkeep_of(settings, world, stores).run(settings.retention.sweep_every_s))]
+        keeping.append(spawn(_watch_depth(stores, metrics)))
+        world.observer.publish(BrokerStarted(address.url(port), broker_version()))
+        ready(address.url(port))
+        try:
+            await stop.wait()
+        finally:
+            for task in keeping:
+                task.cancel()
+            await server.stop(STOP_GRACE_S)
+    await stores.upkeep.beat()
+
+
+@asynccontextmanager
+async def _background(world: World) -> AsyncIterator[Callable[[Coroutine[Any, Any, None]], Task]]:
+    """Own what goes on beside the connections; at the end it is waited for."""
+
+    async def guarded(coroutine: Coroutine[Any, Any, None]) -> None:
+        try:
+            await coroutine
+        except Exception as error:  # noqa: BLE001  one that fails must not take the others with it
+            world.observer.publish(TaskFailed(getattr(coroutine, "__qualname__", ""), type(error).__name__))
+
+    async with asyncio.TaskGroup() as group:
+        yield lambda coroutine: group.create_task(guarded(coroutine))
+
+
+async def _watch_depth(stores: SqliteStores, metrics: BrokerMetrics) -> None:
+    while True:
+        metrics.depth.set(await stores.deliveries.depth())
+        await asyncio.sleep(DEPTH_EVERY_S)

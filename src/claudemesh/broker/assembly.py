@@ -1,0 +1,142 @@
+"""The parts of a broker joined together; what runs when, and what stops when, is for `app`."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from claudemesh.asgi.routes import Router
+from claudemesh.asgi.server import ServerLimits
+from claudemesh.asgi.tokens import TokenFile
+from claudemesh.broker.calls import CallPorts, Calls
+from claudemesh.broker.http import Health, HttpParts, broker_routes
+from claudemesh.broker.hub import Hub
+from claudemesh.broker.limiter import MemoryLimiter
+from claudemesh.broker.membership import MembershipService
+from claudemesh.broker.metering import BrokerMetrics
+from claudemesh.broker.offer import derive_frame_bytes
+from claudemesh.broker.service import AcceptService, AcceptSettings
+from claudemesh.broker.settings import BrokerSettings
+from claudemesh.broker.stores.sqlite import SqliteStores
+from claudemesh.broker.ws import House, SocketApp, SocketSettings
+from claudemesh.runtime.keys import KeyPair
+from claudemesh.runtime.world import World
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    settings: BrokerSettings
+    world: World
+    stores: SqliteStores
+    keys: KeyPair
+    hub: Hub
+    metrics: BrokerMetrics
+    spawn: Spawn
+
+
+def broker_version() -> str:
+    return version("claudemesh")
+
+
+def assemble(parts: Parts) -> Router:
+    """Return the application that the server serves."""
+    world, stores = parts.world, parts.stores
+    http = HttpParts(
+        membership=MembershipService(stores.directory, world.clock, world.ids.ulid, parts.keys.pubkey),
+        admin=_admin(parts),
+        metrics=parts.metrics.metrics,
+        health=_health(parts),
+        version=broker_version(),
+    )
+    return Router(broker_routes(http), world.observer, {"/v1/ws": SocketApp(_house(parts))})
+
+
+def server_limits(settings: BrokerSettings) -> ServerLimits:
+    """Between one ping and the moment its answer is overdue lies what is left of the threshold."""
+    interval_s = settings.presence.ping_interval_ms / 1000
+    stale_s = settings.presence.stale_pong_ms / 1000
+    return ServerLimits(
+        connections_max=settings.connections.connections_max,
+        ws_max_size=derive_frame_bytes(settings.limits.inline_bytes),
+        ping_interval_s=interval_s,
+        ping_timeout_s=max(stale_s - interval_s, interval_s),
+    )
+
+
+def _house(parts: Parts) -> House:
+    world, stores, hub = parts.world, parts.stores, parts.hub
+    service = _service(parts)
+    ports = CallPorts(
+        accepts=stores.accepts,
+        deliveries=stores.deliveries,
+        receipts=stores.receipts,
+        directory=stores.directory,
+        topics=stores.topics,
+        work=stores.work,
+    )
+    return House(
+        service=service,
+        calls=Calls(ports, service, hub, world.clock),
+        hub=hub,
+        directory=stores.directory,
+        deliveries=stores.deliveries,
+        receipts=stores.receipts,
+        settings=_socket_settings(parts.settings),
+        clock=world.clock,
+        observer=world.observer,
+        mint=world.ids.ulid,
+        spawn=parts.spawn,
+    )
+
+
+def _service(parts: Parts) -> AcceptService:
+    settings, world = parts.settings, parts.world
+    return AcceptService(
+        parts.stores.accepts,
+        MemoryLimiter(world.clock, settings.limits.window_s * 1000),
+        AcceptSettings(
+            inline_bytes=settings.limits.inline_bytes,
+            sends_per_window=settings.limits.sends_per_window,
+            dedupe_days=settings.retention.ids_days,
+        ),
+        clock=world.clock,
+        observer=world.observer,
+        told=parts.hub.committed,
+    )
+
+
+def _socket_settings(settings: BrokerSettings) -> SocketSettings:
+    return SocketSettings(
+        inline_bytes=settings.limits.inline_bytes,
+        dedupe_days=settings.retention.ids_days,
+        lease_ttl_ms=settings.presence.lease_ttl_ms,
+        stale_pong_ms=settings.presence.stale_pong_ms,
+        hello_timeout_s=settings.connections.hello_timeout_s,
+        slow_consumer_s=settings.connections.slow_consumer_s,
+        version=broker_version(),
+    )
+
+
+def _admin(parts: Parts) -> TokenFile | None:
+    path = parts.settings.admin_token_file
+    return None if path is None else TokenFile(Path(path), parts.world.clock, parts.world.observer)
+
+
+def _health(parts: Parts) -> Callable[[], Awaitable[Health]]:
+    clock = parts.world.clock
+    started_ms = clock.monotonic_ms()
+
+    async def health() -> Health:
+        return Health(
+            status="ok",
+            broker_version=broker_version(),
+            broker_key=parts.keys.pubkey,
+            connections=parts.hub.count(),
+            delivery_depth=await parts.stores.deliveries.depth(),  # also shows that the store answers
+            uptime_s=(clock.monotonic_ms() - started_ms) // 1000,
+        )
+
+    return health

@@ -1,0 +1,347 @@
+"""The operations of a `call` frame: a table of name, arguments and handler.
+
+Arguments are checked against their type before the handler sees them. What a handler raises of ours is the reply's
+error; what nobody expected is a bare internal error.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from claudemesh.broker.hub import Hub
+from claudemesh.broker.model import Claim, DeliveryState, Identity, MessageReceipt, RecipientReceipt
+from claudemesh.broker.policy import QUEUE_LEASE_MS
+from claudemesh.broker.ports import (
+    AcceptStore,
+    DeliveryStore,
+    DirectoryStore,
+    ReceiptStore,
+    TopicStore,
+    WorkStore,
+)
+from claudemesh.broker.service import AcceptService
+from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.errors import InvalidRequest, MeshError, NotFound
+from claudemesh.kernel.ids import parse_client_message_id
+from claudemesh.wire import problem
+from claudemesh.wire.frames import Call, Reply
+from claudemesh.wire.names import parse_topic
+
+IDS_MAX: Final = 1_000
+REPLAY_COUNT: Final = 256
+REPLAY_BYTES: Final = 1024 * 1024
+LEASE_MS_MIN: Final = 1_000
+LEASE_MS_MAX: Final = 24 * 3_600_000
+
+Id = Annotated[str, Meta(max_length=128)]
+Ids = Annotated[list[Id], Meta(max_length=IDS_MAX)]
+LeaseMs = Annotated[int, Meta(ge=LEASE_MS_MIN, le=LEASE_MS_MAX)]
+Token = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class Args(msgspec.Struct, frozen=True):
+    """No arguments. A newer daemon may say more than is understood here."""
+
+
+class PeersArgs(Args, frozen=True):
+    """Those who are present; or everybody."""
+
+    everybody: bool = msgspec.field(name="all", default=False)
+
+
+class Named(Args, frozen=True):
+    name: str
+
+
+class WorkArgs(Named, frozen=True):
+    lease_ms: LeaseMs = QUEUE_LEASE_MS
+
+
+class ClaimArgs(Named, frozen=True):
+    id: Id
+    token: Token
+
+
+class RenewArgs(ClaimArgs, frozen=True):
+    lease_ms: LeaseMs = QUEUE_LEASE_MS
+
+
+class ReceiptArgs(Args, frozen=True):
+    """The sender's own messages, by its ids or the broker's."""
+
+    ids: Ids = []
+    broker_message_ids: Ids = []
+
+
+class ReadArgs(Args, frozen=True):
+    broker_message_ids: Ids
+
+
+class ReplayArgs(Args, frozen=True):
+    after_history_id: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class RetireArgs(Args, frozen=True):
+    client_message_id: Id
+
+
+class TraceArgs(Args, frozen=True):
+    id: Id
+
+
+Json = dict[str, Any]
+Handler = Callable[[Identity, Any], Awaitable[Json | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    args: type[Args]
+    handler: Handler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPorts:
+    accepts: AcceptStore
+    deliveries: DeliveryStore
+    receipts: ReceiptStore
+    directory: DirectoryStore
+    topics: TopicStore
+    work: WorkStore
+
+
+class Calls:
+    def __init__(self, ports: CallPorts, service: AcceptService, hub: Hub, clock: Clock) -> None:
+        self._ports = ports
+        self._service = service
+        self._hub = hub
+        self._clock = clock
+        self.operations: Mapping[str, Operation] = {
+            "ping": Operation(Args, self._ping),
+            "directory": Operation(Args, self._directory),
+            "peers": Operation(PeersArgs, self._peers),
+            "topic.create": Operation(Named, self._topic_create),
+            "topic.list": Operation(Args, self._topic_list),
+            "topic.subscribe": Operation(Named, self._topic_subscribe),
+            "topic.unsubscribe": Operation(Named, self._topic_unsubscribe),
+            "queue.create": Operation(Named, self._queue_create),
+            "queue.list": Operation(Args, self._queue_list),
+            "queue.work": Operation(WorkArgs, self._queue_work),
+            "queue.ack": Operation(ClaimArgs, self._queue_ack),
+            "queue.nack": Operation(ClaimArgs, self._queue_nack),
+            "queue.renew": Operation(RenewArgs, self._queue_renew),
+            "receipts": Operation(ReceiptArgs, self._receipts),
+            "read": Operation(ReadArgs, self._read),
+            "replay": Operation(ReplayArgs, self._replay),
+            "retire": Operation(RetireArgs, self._retire),
+            "trace": Operation(TraceArgs, self._trace),
+        }
+
+    async def answer(self, identity: Identity, call: Call) -> Reply:
+        try:
+            return Reply(call.n, await self._run(identity, call))
+        except MeshError as error:
+            return Reply(call.n, error=dict(problem.render(error)))
+        except Exception:  # noqa: BLE001  a mistake of ours must not leave a caller without an answer
+            return Reply(call.n, error=dict(problem.render(MeshError())))
+
+    async def _run(self, identity: Identity, call: Call) -> Json | None:
+        operation = self.operations.get(call.op)
+        if operation is None:
+            raise NotFound("there is no such operation")
+        try:
+            args = msgspec.convert(call.args, operation.args)
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(f"the arguments of {call.op}: {error}") from error
+        return await operation.handler(identity, args)
+
+    # --- who is there ------------------------------------------------------------------------------
+
+    async def _ping(self, _identity: Identity, _args: Args) -> Json:
+        return {"server_time_ms": self._clock.wall_ms()}
+
+    async def _directory(self, identity: Identity, _args: Args) -> Json:
+        members = await self._ports.directory.members(identity.mesh.id)
+        return {
+            "members": [
+                {
+                    "member_id": member.uid,
+                    "pubkey": member.pubkey,
+                    "name": member.name,
+                    "role": member.role,
+                    "joined_at": member.joined_at,
+                }
+                for member in members
+            ]
+        }
+
+    async def _peers(self, identity: Identity, args: PeersArgs) -> Json:
+        members = await self._ports.directory.members(identity.mesh.id)
+        connected = self._hub.connected(identity.mesh.id)
+        return {
+            "peers": [
+                {
+                    "name": member.name,
+                    "pubkey": member.pubkey,
+                    "member_id": member.uid,
+                    "role": member.role,
+                    "status": "online" if member.id in connected else "offline",
+                }
+                for member in members
+                if args.everybody or member.id in connected
+            ]
+        }
+
+    # --- topics ------------------------------------------------------------------------------------
+
+    async def _topic_create(self, identity: Identity, args: Named) -> Json:
+        name = parse_topic(args.name)
+        is_new = await self._ports.topics.create_topic(identity.sender, name, self._clock.wall_ms())
+        return {"name": name, "created": is_new}
+
+    async def _topic_list(self, identity: Identity, _args: Args) -> Json:
+        topics = await self._ports.topics.topics(identity.sender)
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "created_at": topic.created_at,
+                    "subscribers": topic.subscribers,
+                    "subscribed": topic.is_subscribed,
+                }
+                for topic in topics
+            ]
+        }
+
+    async def _topic_subscribe(self, identity: Identity, args: Named) -> Json:
+        after = await self._ports.topics.subscribe(identity.sender, parse_topic(args.name))
+        return {"name": args.name, "after_history_id": after}
+
+    async def _topic_unsubscribe(self, identity: Identity, args: Named) -> Json:
+        name = parse_topic(args.name)
+        was_subscribed = await self._ports.topics.unsubscribe(identity.sender, name, self._clock.wall_ms())
+        return {"name": name, "was_subscribed": was_subscribed}
+
+    # --- queues ------------------------------------------------------------------------------------
+
+    async def _queue_create(self, identity: Identity, args: Named) -> Json:
+        name = parse_topic(args.name)
+        is_new = await self._ports.work.create_queue(identity.sender, name, self._clock.wall_ms())
+        return {"name": name, "created": is_new}
+
+    async def _queue_list(self, identity: Identity, _args: Args) -> Json:
+        return {"queues": msgspec.to_builtins(await self._ports.work.queues(identity.sender))}
+
+    async def _queue_work(self, identity: Identity, args: WorkArgs) -> Json | None:
+        now = self._clock.wall_ms()
+        work = await self._ports.work.work(identity.sender, parse_topic(args.name), args.lease_ms, now)
+        if work is None:
+            return None
+        self._hub.hint(work.sender_id, [work.client_message_id])
+        return {
+            "client_message_id": work.client_message_id,
+            "broker_message_id": work.broker_message_id,
+            "history_id": work.history_id,
+            "from": work.sender_pubkey,
+            "from_name": work.sender_name,
+            "body": work.body,
+            "meta": msgspec.json.decode(work.meta) if work.meta else None,
+            "reply_to_id": work.reply_to or None,
+            "accepted_at": work.accepted_at,
+            "lease_token": work.lease_token,
+            "lease_ttl_ms": work.lease_ttl_ms,
+            "lease_expires_at": now + work.lease_ttl_ms,
+            "returns": work.returns,
+        }
+
+    async def _queue_ack(self, identity: Identity, args: ClaimArgs) -> Json:
+        moved = await self._ports.work.ack(_claim(identity, args), self._clock.wall_ms())
+        self._hub.hint(moved.sender_id, [moved.client_message_id])
+        return {"id": args.id, "state": DeliveryState.ACTED}
+
+    async def _queue_nack(self, identity: Identity, args: ClaimArgs) -> Json:
+        await self._ports.work.nack(_claim(identity, args), self._clock.wall_ms())
+        return {"id": args.id}
+
+    async def _queue_renew(self, identity: Identity, args: RenewArgs) -> Json:
+        left_ms = await self._ports.work.renew(_claim(identity, args), args.lease_ms)
+        return {"id": args.id, "lease_ttl_ms": left_ms, "lease_expires_at": self._clock.wall_ms() + left_ms}
+
+    # --- what became of it -------------------------------------------------------------------------
+
+    async def _receipts(self, identity: Identity, args: ReceiptArgs) -> Json:
+        found = await self._ports.receipts.receipts(identity.sender, args.ids, args.broker_message_ids)
+        return {"items": [render_receipt(receipt) for receipt in found]}
+
+    async def _read(self, identity: Identity, args: ReadArgs) -> Json:
+        now = self._clock.wall_ms()
+        moved = await self._ports.deliveries.mark_read(identity.sender, args.broker_message_ids, now)
+        self._hub.hint_all(moved)
+        return {"marked": len(moved)}
+
+    async def _replay(self, identity: Identity, args: ReplayArgs) -> Json:
+        """Return a page of what this member's inbox has acknowledged, for an inbox that was lost."""
+        page = await self._ports.deliveries.replay(
+            identity.sender, args.after_history_id, REPLAY_COUNT, REPLAY_BYTES
+        )
+        items = [msgspec.Raw(parcel.payload) for parcel in page]
+        return {"items": items, "upto_history_id": page[-1].history_id if page else None}
+
+    async def _retire(self, identity: Identity, args: RetireArgs) -> Json:
+        now = self._clock.wall_ms()
+        accept = await self._ports.accepts.retire(
+            identity.sender, parse_client_message_id(args.client_message_id), now, self._service.expires_at(now)
+        )
+        if accept is None:
+            return {"accepted": False}
+        return {
+            "accepted": True,
+            "broker_message_id": accept.broker_message_id,
+            "history_id": accept.history_id,
+            "history_available": accept.history_available,
+        }
+
+    async def _trace(self, identity: Identity, args: TraceArgs) -> Json:
+        own = await self._ports.receipts.receipts(identity.sender, [args.id], [args.id])
+        receipt = own[0] if own else await self._ports.receipts.trace(identity.sender, args.id)
+        if receipt is None:
+            raise NotFound("no message of yours goes by this id")
+        return render_receipt(receipt)
+
+
+def _claim(identity: Identity, args: ClaimArgs) -> Claim:
+    return Claim(identity.sender, parse_topic(args.name), args.id, args.token)
+
+
+# --- receipts on the wire: the word for a dead letter there is `dead` --------------------------------
+
+
+def render_receipt(receipt: MessageReceipt) -> Json:
+    return {
+        "client_message_id": receipt.client_message_id,
+        "broker_message_id": receipt.broker_message_id,
+        "history_id": receipt.history_id,
+        "kind": receipt.kind,
+        "ref": receipt.ref,
+        "accepted_at": receipt.accepted_at,
+        "history_available": receipt.history_available,
+        "state": render_state(receipt.state),
+        "at": receipt.at,
+        "counts": render_counts(receipt.counts),
+        "recipients": [_render_recipient(recipient) for recipient in receipt.recipients],
+    }
+
+
+def render_state(state: str) -> str:
+    return "dead" if state == DeliveryState.DEAD_LETTER else str(state)
+
+
+def render_counts(counts: Mapping[str, int] | Mapping[DeliveryState, int]) -> dict[str, int]:
+    return {render_state(state): count for state, count in counts.items()}
+
+
+def _render_recipient(recipient: RecipientReceipt) -> Json:
+    rendered: Json = msgspec.to_builtins(recipient)
+    return {**rendered, "state": render_state(recipient.state)}

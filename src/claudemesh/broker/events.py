@@ -1,0 +1,120 @@
+"""What happens in a broker, for logs and metrics. Published after the commit it tells of."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from claudemesh.broker.policy import Phase
+from claudemesh.runtime.observe import Level
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAccepted:
+    """One frame of messages was answered: how many ended in which phase."""
+
+    name: ClassVar[str] = "broker.batch_accepted"
+    level: ClassVar[Level] = "debug"
+    by_phase: dict[Phase, int]
+    accepted: int
+    duplicates: int
+    mismatches: int
+    rate_limited: int
+    consumed_then_refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class FingerprintDrifted:
+    """A daemon and this broker compute different fingerprints for the same request."""
+
+    name: ClassVar[str] = "broker.fingerprint_drifted"
+    level: ClassVar[Level] = "warning"
+    member: str
+    client_message_id: str
+    broker_fingerprint_prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStarted:
+    name: ClassVar[str] = "broker.started"
+    url: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStopped:
+    name: ClassVar[str] = "broker.stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberConnected:
+    name: ClassVar[str] = "broker.member_connected"
+    mesh: str
+    member: str
+    instance_id: str
+    is_session: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDisconnected:
+    name: ClassVar[str] = "broker.member_disconnected"
+    mesh: str
+    member: str
+    instance_id: str
+    code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsMet:
+    """Two connections came under one key; `outcome` says what became of the older one."""
+
+    name: ClassVar[str] = "broker.connections_met"
+    level: ClassVar[Level] = "warning"
+    mesh: str
+    member: str
+    standing_instance: str
+    new_instance: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRefused:
+    """A connection ended before or at its hello. The reason is one of a few words, never what the caller sent."""
+
+    name: ClassVar[str] = "broker.connection_refused"
+    level: ClassVar[Level] = "warning"
+    code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    name: ClassVar[str] = "broker.dead_lettered"
+    level: ClassVar[Level] = "warning"
+    mesh: str
+    member: str
+    history_ids: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    name: ClassVar[str] = "broker.swept"
+    messages: int
+    dead_letters: int
+    ids: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrphansChecked:
+    name: ClassVar[str] = "broker.orphans_checked"
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """Something that runs now and then failed; it will be tried again."""
+
+    name: ClassVar[str] = "broker.task_failed"
+    level: ClassVar[Level] = "error"
+    task: str
+    error: str

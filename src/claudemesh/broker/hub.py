@@ -1,0 +1,135 @@
+"""Who is connected to this broker, and which connection of a member gets its deliveries: the newest.
+
+Everything here happens on the event loop, so it needs no lock. What it knows is never evidence of anything:
+receipts come from the store.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from claudemesh.broker.events import ConnectionsMet, MemberConnected
+from claudemesh.broker.model import Accepted, Identity, Moved
+from claudemesh.broker.policy import Meeting, judge_meeting
+from claudemesh.runtime.observe import Observer
+from claudemesh.wire import frames
+
+_CLOSE_CODES: Final = {
+    Meeting.REPLACED: frames.CLOSE_SESSION_REPLACED,
+    Meeting.SUPERSEDED: frames.CLOSE_REPLACED_BY_NEWER,
+    Meeting.REFUSED: frames.CLOSE_ALREADY_CONNECTED,
+}
+
+_Key = tuple[int, str | None]  # member, and the session's key if it is a session's connection
+
+
+class Live(Protocol):
+    """A connection, as the others see it."""
+
+    identity: Identity
+
+    def close(self, code: int, reason: str) -> None:
+        """Begin to close it; returns at once."""
+
+    def wake(self) -> None:
+        """There may be something to deliver."""
+
+    def set_active(self, active: bool) -> None:  # noqa: FBT001  a switch
+        """Whether it is the one that gets the member's deliveries."""
+
+    def hint(self, client_message_ids: Sequence[str]) -> None:
+        """Something moved for these messages of the member's own."""
+
+
+class AlreadyConnected(Exception):
+    """The mesh prefers the oldest instance, and one stands."""
+
+
+class Hub:
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._live: dict[_Key, list[Live]] = {}  # of each key, the oldest first
+
+    def join(self, connection: Live) -> None:
+        """Add a proven connection, after judging it against those that stand under its key."""
+        identity = connection.identity
+        key = _key(identity)
+        for standing in tuple(self._live.get(key, ())):
+            self._meet(standing, connection)
+        self._live.setdefault(key, []).append(connection)
+        self._activate_newest(key)
+        self._observer.publish(
+            MemberConnected(
+                identity.mesh.uid, identity.member.uid, identity.instance_id, identity.session_pubkey is not None
+            )
+        )
+
+    def leave(self, connection: Live) -> None:
+        """Forget it; may be called twice. The next newest gets the deliveries."""
+        key = _key(connection.identity)
+        standing = self._live.get(key, [])
+        if connection in standing:
+            standing.remove(connection)
+            connection.set_active(False)
+        if standing:
+            self._activate_newest(key)
+        else:
+            self._live.pop(key, None)
+
+    def committed(self, accepted: Sequence[Accepted]) -> None:
+        """Wake who has something to get, and hint to those who were answered."""
+        answered = [one.answered for one in accepted if one.answered is not None]
+        for member_id in {id_ for one in accepted for id_ in one.recipients}:
+            for connection in self._live.get((member_id, None), ()):
+                connection.wake()
+        if answered:
+            self.hint_all(answered)
+
+    def hint(self, member_id: int, client_message_ids: Sequence[str]) -> None:
+        for connection in self._live.get((member_id, None), ()):
+            connection.hint(client_message_ids)
+
+    def hint_all(self, moved: Iterable[Moved]) -> None:
+        by_sender: dict[int, list[str]] = {}
+        for one in moved:
+            by_sender.setdefault(one.sender_id, []).append(one.client_message_id)
+        for sender_id, ids in by_sender.items():
+            self.hint(sender_id, ids)
+
+    def connected(self, mesh_id: int) -> set[int]:
+        """Return the members of a mesh who have a connection here."""
+        return {
+            connection.identity.member.id
+            for connections in self._live.values()
+            for connection in connections
+            if connection.identity.mesh.id == mesh_id
+        }
+
+    def count(self) -> int:
+        return sum(len(connections) for connections in self._live.values())
+
+    def close_all(self, code: int, reason: str) -> None:
+        for connections in tuple(self._live.values()):
+            for connection in tuple(connections):
+                connection.close(code, reason)
+
+    def _meet(self, standing: Live, newcomer: Live) -> None:
+        old, new = standing.identity, newcomer.identity
+        meeting = judge_meeting(new.mesh.policy, old.instance_id, new.instance_id)
+        self._observer.publish(
+            ConnectionsMet(new.mesh.uid, new.member.uid, old.instance_id, new.instance_id, meeting.value)
+        )
+        if meeting is Meeting.REFUSED:
+            raise AlreadyConnected
+        if meeting is not Meeting.SHARED:
+            self.leave(standing)  # at once: from here on it must not be given a delivery
+            standing.close(_CLOSE_CODES[meeting], meeting.value)
+
+    def _activate_newest(self, key: _Key) -> None:
+        *older, newest = self._live[key]
+        for connection in older:
+            connection.set_active(False)
+        newest.set_active(key[1] is None)  # a session's connection only shows that it is there
+
+
+def _key(identity: Identity) -> _Key:
+    return identity.member.id, identity.session_pubkey

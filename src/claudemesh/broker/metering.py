@@ -1,0 +1,59 @@
+"""The broker's metrics, counted from its events."""
+
+from claudemesh.broker.events import (
+    BatchAccepted,
+    FingerprintDrifted,
+    MemberConnected,
+    MemberDisconnected,
+    OrphansChecked,
+)
+from claudemesh.runtime.metrics import Metrics
+from claudemesh.runtime.observe import Observer
+
+_OUTCOMES = ("accepted", "duplicate", "refused")
+
+
+class BrokerMetrics:
+    def __init__(self) -> None:
+        metrics = self.metrics = Metrics()
+        self._accepts = metrics.counter(
+            "cm_broker_accept_total", "Messages by what became of them.", {"outcome": _OUTCOMES}
+        )
+        self._mismatches = metrics.counter(
+            "cm_broker_dedupe_fingerprint_mismatch_total", "Ids that came again for another request, or drifted."
+        ).of()
+        self._rejections = metrics.counter(
+            "cm_broker_rate_limit_rejection_total", "Messages beyond their sender's budget."
+        ).of()
+        self._consumed = metrics.counter(
+            "cm_broker_rate_limit_consumed_then_b2_rejected_total", "Budget spent on messages refused afterwards."
+        ).of()
+        self._checks = metrics.counter("cm_broker_dedupe_orphan_check_total", "Runs of the orphan check.").of()
+        self._violations = metrics.gauge(
+            "cm_broker_atomicity_violation_found", "What the last orphan check found; anything but 0 is a bug."
+        ).of()
+        self.misconfigured = metrics.counter(
+            "cm_broker_dedupe_misconfig_total", "Settings that would forget ids too early, and were refused."
+        ).of()
+        self.depth = metrics.gauge("cm_broker_delivery_depth", "Deliveries that wait for their recipient.").of()
+        self.connections = metrics.gauge("cm_broker_connections", "Members and sessions connected now.").of()
+
+    def attach(self, observer: Observer) -> None:
+        observer.subscribe(BatchAccepted, self._accepted)
+        observer.subscribe(FingerprintDrifted, lambda _: self._mismatches.inc())
+        observer.subscribe(OrphansChecked, self._checked)
+        observer.subscribe(MemberConnected, lambda _: self.connections.inc())
+        observer.subscribe(MemberDisconnected, lambda _: self.connections.dec())
+
+    def _accepted(self, event: BatchAccepted) -> None:
+        total = sum(event.by_phase.values())
+        self._accepts.of("accepted").inc(event.accepted)
+        self._accepts.of("duplicate").inc(event.duplicates)
+        self._accepts.of("refused").inc(total - event.accepted - event.duplicates)
+        self._mismatches.inc(event.mismatches)
+        self._rejections.inc(event.rate_limited)
+        self._consumed.inc(event.consumed_then_refused)
+
+    def _checked(self, event: OrphansChecked) -> None:
+        self._checks.inc()
+        self._violations.set(event.violations)

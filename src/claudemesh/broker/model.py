@@ -1,0 +1,324 @@
+"""The values of the broker.
+
+Meshes and members have two ids: a number of the store's own, small because every delivery row carries it, and the
+`uid`, a ULID, which is what the wire calls mesh_id and member_id. Numbers never leave the broker.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from claudemesh.kernel.errors import MeshError
+from claudemesh.kernel.fingerprint import Fingerprint, Kind, Priority
+
+NO_RECIPIENT: Final = 0  # of the one delivery row of a queue's message, which belongs to whoever leases it
+
+
+class Role(StrEnum):
+    OWNER = "owner"
+    ADMIN = "admin"
+    MEMBER = "member"
+
+
+class DedupeState(StrEnum):
+    """What an id that was used stands for."""
+
+    ACCEPTED = "accepted"
+    RETIRED = "retired"  # its sender gave it up before it was accepted
+
+
+class DeliveryState(StrEnum):
+    """How far a message came at one recipient; the later ones include the earlier."""
+
+    ACCEPTED = "accepted"
+    DELIVERED = "delivered"  # the recipient's inbox holds it; of a queue's message: it is leased
+    READ = "read"
+    ACTED = "acted"  # a reply refers to it; of a queue's message: its worker acked it
+    DEAD_LETTER = "dead_letter"
+
+
+class ConnectionPolicy(StrEnum):
+    """What a second instance under a member's key means."""
+
+    PREFER_NEWEST = "prefer_newest"
+    PREFER_OLDEST = "prefer_oldest"
+    ALLOW_CONCURRENT = "allow_concurrent"
+
+
+# --- who -------------------------------------------------------------------------------------------
+
+
+class Mesh(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    uid: str
+    slug: str
+    policy: ConnectionPolicy = ConnectionPolicy.PREFER_NEWEST
+    sends_per_window: int | None = None  # None: the broker's own default
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    uid: str
+    mesh_id: int
+    pubkey: str
+    name: str
+    role: Role
+    joined_at: int
+    revoked_at: int | None = None
+
+
+class Newcomer(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants to become a member. `name_folded` is what must be unique in the mesh."""
+
+    uid: str
+    pubkey: str
+    name: str
+    name_folded: str
+    now_ms: int
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who speaks on a connection, as proven by its hello."""
+
+    mesh: Mesh
+    member: Member
+    instance_id: str
+    session_pubkey: str | None = None
+
+    @property
+    def sender(self) -> "Sender":
+        return Sender(self.mesh.id, self.member.id)
+
+
+class Sender(msgspec.Struct, frozen=True):
+    """A member as the stores know it."""
+
+    mesh_id: int
+    member_id: int
+
+
+# --- a message on its way in -----------------------------------------------------------------------
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One message as it was received, with the fingerprint that the broker computed itself."""
+
+    client_message_id: str
+    kind: Kind
+    ref: str
+    body: str
+    fingerprint: Fingerprint
+    reply_to: str = ""
+    priority: Priority = Priority.NEXT
+    meta: str = ""  # as JSON; empty for none
+    mentions: tuple[str, ...] = ()
+    encoding: str = "plain"
+    sender_seq: int | None = None  # reserved
+
+    @property
+    def destination(self) -> tuple[Kind, str]:
+        return self.kind, self.ref
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Messages of one sender, in the order in which they are to be applied."""
+
+    sender: Sender
+    messages: tuple[Message, ...]
+    now_ms: int
+    expires_at: int | None  # of their dedupe rows; None for never
+
+
+class StandingMessage(msgspec.Struct, frozen=True):
+    """What a dedupe row says."""
+
+    state: DedupeState
+    fingerprint: Fingerprint
+    broker_message_id: str | None
+    history_id: int | None
+    history_available: bool
+    first_seen_at: int
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """A message of some sender came further: what the sender may be told."""
+
+    sender_id: int
+    client_message_id: str
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """Committed. `recipients` now have a delivery waiting; `answered` is the message that this one replied to."""
+
+    broker_message_id: str
+    history_id: int
+    recipients: tuple[int, ...] = ()
+    answered: Moved | None = None
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """The same request was accepted before."""
+
+    broker_message_id: str
+    history_id: int
+    history_available: bool
+    first_seen_at: int
+
+
+AcceptOutcome = Accepted | Duplicate | MeshError
+
+# --- a message on its way out ----------------------------------------------------------------------
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored message as its recipient gets it; the same for all recipients."""
+
+    history_id: int
+    broker_message_id: str
+    client_message_id: str
+    sender_id: str  # the sender's uid
+    sender_pubkey: str
+    sender_name: str
+    kind: Kind
+    ref: str
+    body: str
+    accepted_at: int
+    reply_to: str
+    priority: Priority
+    meta: str
+    encoding: str
+    to_session: str | None
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    """A delivery, rendered once for all its recipients. `sender_id` is the store's number, for the way back."""
+
+    history_id: int
+    sender_id: int
+    client_message_id: str
+    payload: bytes
+
+
+# --- work queues -----------------------------------------------------------------------------------
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One leased message of a queue. `sender_id` is the store's number."""
+
+    sender_id: int
+    broker_message_id: str
+    client_message_id: str
+    history_id: int
+    sender_pubkey: str
+    sender_name: str
+    body: str
+    meta: str
+    reply_to: str
+    accepted_at: int
+    lease_token: int
+    lease_ttl_ms: int  # what is left of it: the worker counts from now, on its own clock
+    returns: int  # how often it came back before
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a worker says it holds."""
+
+    sender: Sender
+    queue: str
+    broker_message_id: str
+    token: int
+
+
+# --- receipts --------------------------------------------------------------------------------------
+
+
+class RecipientReceipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a message came at one recipient, and when. A queue's message has no name until it is leased."""
+
+    name: str | None
+    pubkey: str | None
+    state: DeliveryState
+    delivered_at: int | None = None
+    read_at: int | None = None
+    acted_at: int | None = None
+    dead_at: int | None = None
+    dead_reason: str | None = None
+    attempts: int = 0
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """A receipt without its recipients: what a hint says."""
+
+    client_message_id: str
+    broker_message_id: str
+    state: DeliveryState
+    at: int
+    counts: dict[DeliveryState, int]
+
+
+class MessageReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one message: the least advanced recipient, how many are where, and each by itself."""
+
+    client_message_id: str
+    broker_message_id: str
+    history_id: int
+    kind: Kind | None  # None, as the ref, when it is no longer kept
+    ref: str | None
+    accepted_at: int
+    history_available: bool
+    state: DeliveryState
+    at: int
+    counts: dict[str, int]
+    recipients: list[RecipientReceipt]
+
+
+# --- topics and queues -----------------------------------------------------------------------------
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    created_at: int
+    subscribers: int
+    is_subscribed: bool
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    created_at: int
+    ready: int
+    leased: int
+
+
+# --- upkeep ----------------------------------------------------------------------------------------
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One id whose rows do not agree, and which of them are missing."""
+
+    client_message_id: str | None
+    sender: str | None  # the member's uid
+    missing: list[str]
+
+
+class SweepPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a mesh's oldest messages is looked at, and what of it goes.
+
+    What somebody still waits for becomes a dead letter first, and goes once it was one before `buried_before_ms`.
+    """
+
+    mesh_id: int
+    after_history_id: int
+    before_ms: int
+    buried_before_ms: int
+    now_ms: int
+    limit: int
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """What one page of the retention sweep did, and where the next one goes on."""
+
+    messages: int
+    dead_letters: int
+    after_history_id: int
+    is_done: bool

@@ -1,0 +1,256 @@
+"""The rules of the broker: what refuses a message and in which order, and who stays when two connections meet.
+
+Within one frame, what comes behind a message that has to be tried again waits for it (`Deferrals`): else the retry
+would be overtaken. What is refused for good holds nobody up.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from claudemesh.broker.model import (
+    Accepted,
+    AcceptOutcome,
+    ConnectionPolicy,
+    DedupeState,
+    DeliveryState,
+    Duplicate,
+    Message,
+    RecipientReceipt,
+    Role,
+    StandingMessage,
+)
+from claudemesh.kernel.admission import AdmissionTable, Conflict, Match, Replay, Standing
+from claudemesh.kernel.errors import (
+    IdempotencyConflict,
+    IdRetired,
+    IntegrityError,
+    InvalidRequest,
+    MeshError,
+    PayloadTooLarge,
+    PredecessorDeferred,
+)
+from claudemesh.kernel.fingerprint import MENTIONS, Kind, SendRequest, fingerprint_send, prefix
+from claudemesh.kernel.ids import parse_client_message_id
+
+MENTIONS_MAX: Final = 256
+REPLY_TO_LENGTH_MAX: Final = 128
+FRAME_ITEMS_MAX: Final = 256
+SENDER_SEQ_MAX: Final = 2**63 - 1
+
+# An attempt at a delivery counts when the socket lived on for this long without an ack.
+ATTEMPT_AFTER_MS: Final = 30_000
+ATTEMPTS_MAX: Final = 10
+
+QUEUE_LEASE_MS: Final = 300_000
+QUEUE_RETURNS_MAX: Final = 10
+
+CLOCK_SKEW_MAX_MS: Final = 60_000
+ATTESTATION_MAX_MS: Final = 24 * 3_600_000
+
+MAY_INVITE: Final = frozenset({Role.OWNER, Role.ADMIN})
+
+
+class Phase(StrEnum):
+    """Where an accept ended."""
+
+    B0 = "b0"
+    B1 = "b1"
+    B2 = "b2"
+    B3 = "b3"
+
+
+# The order of an accept is the contract: each phase protects the one before it from the ones after.
+ACCEPT_PHASES: Final = (
+    (Phase.B0, "look the id up: a retry of what was accepted is answered before anything that could refuse it"),
+    (Phase.B1, "schema, size, budget: outside the transaction, so a flood costs no write; the id stays free"),
+    (Phase.B2, "claim the id, then the destination: inside, so that what is found still holds at the commit"),
+    (Phase.B3, "write everything: one commit, and only now the id is used"),
+)
+
+
+# --- B0 and B2: what stands under the id -----------------------------------------------------------
+
+_S = DedupeState
+
+DEDUPE: Final = AdmissionTable(
+    DedupeState,
+    {
+        (_S.ACCEPTED, Match.SAME): Replay("duplicate"),
+        (_S.ACCEPTED, Match.OTHER): Conflict("request_fingerprint_mismatch"),
+        (_S.RETIRED, Match.SAME): Conflict("id_retired"),
+        (_S.RETIRED, Match.OTHER): Conflict("id_retired"),
+    },
+)
+
+
+def judge_standing(standing: StandingMessage, message: Message) -> Duplicate | MeshError:
+    """Answer for an id that was used."""
+    verdict = DEDUPE.judge(Standing(standing.state, standing.fingerprint), message.fingerprint)
+    if isinstance(verdict, Replay):
+        return derive_duplicate(standing)
+    word = verdict.word if isinstance(verdict, Conflict) else ""
+    kind = IdRetired if standing.state is DedupeState.RETIRED else IdempotencyConflict
+    return kind(
+        conflict=word,
+        fingerprint_prefix=prefix(message.fingerprint),
+        client_message_id=message.client_message_id,
+    )
+
+
+def derive_duplicate(standing: StandingMessage) -> Duplicate:
+    if standing.broker_message_id is None or standing.history_id is None:
+        raise IntegrityError("a dedupe row says accepted, and names no message")
+    return Duplicate(
+        standing.broker_message_id, standing.history_id, standing.history_available, standing.first_seen_at
+    )
+
+
+def judge_drift(message: Message, claimed: str) -> MeshError | None:
+    """Refuse a daemon whose own fingerprint differs: it and we do not mean the same by 'the same request'."""
+    if claimed == message.fingerprint.hex():
+        return None
+    return IdempotencyConflict(
+        "the fingerprint that came with the message is not the broker's",
+        conflict="request_fingerprint_mismatch",
+        fingerprint_prefix=prefix(message.fingerprint),
+        client_message_id=message.client_message_id,
+    )
+
+
+# --- B1: without a look at the store ---------------------------------------------------------------
+
+
+def present(
+    client_message_id: str, request: SendRequest, *, encoding: str = "plain", sender_seq: int | None = None
+) -> Message:
+    """Make a message of what arrived, or raise InvalidRequest: what has no fingerprint was never accepted."""
+    meta = request.meta
+    if sender_seq is not None and not 0 <= sender_seq <= SENDER_SEQ_MAX:
+        raise InvalidRequest("sender_seq is not a number that can be stored")
+    return Message(
+        client_message_id=parse_client_message_id(client_message_id),
+        kind=request.kind,
+        ref=request.ref,
+        body=request.body,
+        fingerprint=fingerprint_send(request),
+        reply_to=request.reply_to,
+        priority=request.priority,
+        meta=msgspec.json.encode(meta).decode() if meta else "",
+        mentions=_mentions(meta),
+        encoding=encoding,
+        sender_seq=sender_seq,
+    )
+
+
+def judge_size(message: Message, inline_bytes: int) -> MeshError | None:
+    size = len(message.body) if message.body.isascii() else len(message.body.encode())
+    if size > inline_bytes:
+        return PayloadTooLarge(f"the message has {size} bytes, and at most {inline_bytes} are taken")
+    if len(message.reply_to) > REPLY_TO_LENGTH_MAX:
+        return InvalidRequest(f"reply_to is longer than {REPLY_TO_LENGTH_MAX} characters")
+    return None
+
+
+def _mentions(meta: Mapping[str, Any] | None) -> tuple[str, ...]:
+    mentions = meta.get(MENTIONS) if meta else None
+    if mentions is None:
+        return ()
+    if not isinstance(mentions, list) or not all(isinstance(mention, str) for mention in mentions):
+        raise InvalidRequest(f"meta.{MENTIONS} is a list of texts")
+    if len(mentions) > MENTIONS_MAX:
+        raise InvalidRequest(f"more than {MENTIONS_MAX} mentions")
+    return tuple(dict.fromkeys(mentions))
+
+
+# --- the order within a frame ----------------------------------------------------------------------
+
+_TRANSIENT: Final = frozenset({408, 425, 429})
+_SERVER_ERROR: Final = 500
+
+
+def is_transient(error: MeshError) -> bool:
+    return error.status in _TRANSIENT or error.status >= _SERVER_ERROR
+
+
+class Deferrals:
+    """The destinations that have to wait within one frame, since something of theirs has to be tried again."""
+
+    def __init__(self) -> None:
+        self._waiting: set[tuple[Kind, str]] = set()
+
+    def judge(self, destination: tuple[Kind, str]) -> MeshError | None:
+        return PredecessorDeferred() if destination in self._waiting else None
+
+    def note(self, destination: tuple[Kind, str], outcome: AcceptOutcome) -> None:
+        if isinstance(outcome, MeshError) and is_transient(outcome):
+            self._waiting.add(destination)
+
+
+def derive_phase(outcome: AcceptOutcome, *, in_transaction: bool) -> Phase:
+    if isinstance(outcome, Accepted):
+        return Phase.B3
+    if in_transaction:
+        return Phase.B2
+    return Phase.B0 if isinstance(outcome, Duplicate | IdempotencyConflict) else Phase.B1
+
+
+# --- receipts --------------------------------------------------------------------------------------
+
+_ADVANCE: Final = (
+    DeliveryState.ACCEPTED,
+    DeliveryState.DEAD_LETTER,
+    DeliveryState.DELIVERED,
+    DeliveryState.READ,
+    DeliveryState.ACTED,
+)
+
+
+def derive_message_state(recipients: Sequence[RecipientReceipt]) -> DeliveryState:
+    """Return the least advanced recipient's state. One that still waits is behind one that never will get it."""
+    return derive_least(recipient.state for recipient in recipients)
+
+
+def derive_least(states: Iterable[DeliveryState]) -> DeliveryState:
+    return min(states, key=_ADVANCE.index, default=DeliveryState.ACCEPTED)
+
+
+def derive_counts(recipients: Sequence[RecipientReceipt]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for recipient in recipients:
+        counts[recipient.state] = counts.get(recipient.state, 0) + 1
+    return counts
+
+
+# --- two connections under one key -----------------------------------------------------------------
+
+
+class Meeting(StrEnum):
+    """What becomes of the connection that stands when another comes under the same key."""
+
+    REPLACED = "session_replaced"  # the same instance came back: the old socket is a leftover
+    SUPERSEDED = "replaced_by_newer_connection"  # another instance took over
+    REFUSED = "member_already_connected"  # it stays, and the new one goes
+    SHARED = "concurrent"  # both stay; the newer one gets the deliveries
+
+
+def judge_meeting(
+    policy: ConnectionPolicy, standing_instance: str, new_instance: str, *, is_resume: bool = False
+) -> Meeting:
+    if is_resume or standing_instance == new_instance:
+        return Meeting.REPLACED
+    return {
+        ConnectionPolicy.PREFER_NEWEST: Meeting.SUPERSEDED,
+        ConnectionPolicy.PREFER_OLDEST: Meeting.REFUSED,
+        ConnectionPolicy.ALLOW_CONCURRENT: Meeting.SHARED,
+    }[policy]
+
+
+# --- attempts --------------------------------------------------------------------------------------
+
+
+def is_attempt(pushed_at_ms: int, last_life_ms: int) -> bool:
+    """Say whether a push without an ack counts: the socket was still alive long after it. Being away never does."""
+    return last_life_ms - pushed_at_ms >= ATTEMPT_AFTER_MS

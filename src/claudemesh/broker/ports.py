@@ -1,0 +1,169 @@
+"""What the broker needs of its stores and its limiter. Batches in, outcomes out, in the words of the domain.
+
+Every write returns after its commit is durable. A call that is made first is applied first, where the calls come
+from one task (each submits in its first step).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from claudemesh.broker.model import (
+    AcceptOutcome,
+    Batch,
+    Claim,
+    Duplicate,
+    Member,
+    Mesh,
+    MessageReceipt,
+    Moved,
+    Newcomer,
+    Parcel,
+    Progress,
+    Queue,
+    Sender,
+    StandingMessage,
+    SweepPage,
+    Swept,
+    Topic,
+    Violation,
+    Work,
+)
+
+
+class AcceptStore(Protocol):
+    async def standing(self, sender_id: int, client_message_ids: Sequence[str]) -> dict[str, StandingMessage]:
+        """Return what stands under those of the ids that were used. Sees all that was answered before."""
+
+    async def accept(self, batch: Batch) -> list[AcceptOutcome]:
+        """Apply the messages in their order, each with its own outcome, all that are taken in one commit.
+
+        Of one id twice the second sees the first. One that fails unexpectedly fails alone; behind it, and behind
+        any other refusal that may pass, messages of the same destination are deferred. History ids are gapless in
+        the order of commits.
+        """
+
+    async def retire(
+        self, sender: Sender, client_message_id: str, now_ms: int, expires_at: int | None
+    ) -> Duplicate | None:
+        """Return the accept if there was one; else give the id up for ever, and return None."""
+
+
+class DeliveryStore(Protocol):
+    async def page(self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int) -> list[Parcel]:
+        """Return what waits for the recipient after that id, in history order. At least one if any waits."""
+
+    async def replay(
+        self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int
+    ) -> list[Parcel]:
+        """As `page`, of what the recipient's inbox has acknowledged and is still kept: for one that was lost."""
+
+    async def ack(self, recipient: Sender, history_ids: Sequence[int], now_ms: int) -> None:
+        """Note that the recipient's inbox holds these. Idempotent; ids of others are passed over."""
+
+    async def count_attempts(self, recipient: Sender, history_ids: Sequence[int], now_ms: int) -> list[int]:
+        """Count a failed attempt for those still open; return the ids that became dead letters by it."""
+
+    async def mark_read(self, recipient: Sender, broker_message_ids: Sequence[str], now_ms: int) -> list[Moved]:
+        """Note an explicit mark of the reader; return those of the messages that are this recipient's."""
+
+    async def depth(self) -> int:
+        """Count the deliveries that wait, of all members."""
+
+
+class ReceiptStore(Protocol):
+    async def receipts(
+        self, sender: Sender, client_message_ids: Sequence[str], broker_message_ids: Sequence[str]
+    ) -> list[MessageReceipt]:
+        """Return what is known of this sender's own messages; ids of others are passed over."""
+
+    async def progress(self, sender: Sender, client_message_ids: Sequence[str]) -> list[Progress]:
+        """As `receipts`, in short: without the recipients, and only of what has any."""
+
+    async def trace(self, member: Sender, broker_message_id: str) -> MessageReceipt | None:
+        """As `receipts`, of one message that the member sent or received; None if it did neither."""
+
+
+class DirectoryStore(Protocol):
+    async def create_mesh(self, uid: str, slug: str, owner: Newcomer) -> tuple[Mesh, Member]:
+        """Make a mesh with its owner; of the same slug and key the one that stands."""
+
+    async def join(self, mesh_id: int, newcomer: Newcomer, invite_id: str, inviter: str, uses_max: int) -> Member:
+        """Add a member by an invite; a key that is a member already is answered as it stands.
+
+        Raises NameTaken, or InviteRefused if the inviter may not invite or the uses are used up.
+        """
+
+    async def mesh(self, uid: str) -> Mesh | None: ...
+
+    async def member(self, mesh_id: int, pubkey: str) -> Member | None:
+        """Return the member whose key in force this is, also if it is revoked."""
+
+    async def members(self, mesh_id: int) -> list[Member]: ...
+
+    async def remember_session(self, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
+        """Note a session's key for its member; False if the key is already somebody else's."""
+
+
+class TopicStore(Protocol):
+    async def create_topic(self, sender: Sender, name: str, now_ms: int) -> bool:
+        """Make it if there is none; say whether it is new."""
+
+    async def topics(self, sender: Sender) -> list[Topic]: ...
+
+    async def subscribe(self, sender: Sender, name: str) -> int:
+        """Deliver from the next message on; return the last history id before. Raises DestinationNotFound."""
+
+    async def unsubscribe(self, sender: Sender, name: str, now_ms: int) -> bool:
+        """Say whether there was a subscription. What was delivered before stays. Raises DestinationNotFound."""
+
+
+class WorkStore(Protocol):
+    """Work queues. Leases are judged by the store's own clock, which knows no steps."""
+
+    async def create_queue(self, sender: Sender, name: str, now_ms: int) -> bool: ...
+
+    async def queues(self, sender: Sender) -> list[Queue]: ...
+
+    async def work(self, sender: Sender, queue: str, lease_ttl_ms: int, now_ms: int) -> Work | None:
+        """Lease the oldest message that is ready, after taking back what has expired."""
+
+    async def ack(self, claim: Claim, now_ms: int) -> Moved:
+        """Note that the work is done. Raises LeaseLost if the claim does not hold; said again it holds again."""
+
+    async def nack(self, claim: Claim, now_ms: int) -> None:
+        """Give it back; after too many times it is a dead letter. Raises LeaseLost."""
+
+    async def renew(self, claim: Claim, lease_ttl_ms: int) -> int:
+        """Return how much of the lease is left now, in ms. Raises LeaseLost."""
+
+    async def expire(self, now_ms: int) -> int:
+        """Take back what has expired, in every queue; return how many that was."""
+
+
+class UpkeepStore(Protocol):
+    async def broker_seed(self, fresh: bytes) -> bytes:
+        """Return the seed of the broker's key; at the first start it is the fresh one."""
+
+    async def beat(self) -> None:
+        """Keep the lease clock, so that the next start goes on from here."""
+
+    async def check(self) -> list[Violation]:
+        """Compare all rows of all accepts with each other; nothing, if every accept is whole."""
+
+    async def meshes(self) -> list[int]: ...
+
+    async def sweep_messages(self, page: SweepPage) -> Swept:
+        """Delete what of the page was accepted before its instant, leaving tombstones."""
+
+    async def sweep_ids(self, now_ms: int, limit: int) -> int:
+        """Forget ids that have expired and whose message is gone; return how many."""
+
+
+class Limiter(Protocol):
+    async def consume(
+        self, mesh_id: int, sender_id: int, client_message_ids: Sequence[str], limit: int
+    ) -> list[int | None]:
+        """Take one unit for each id, unless it was taken for that id in this window: idempotent, atomic.
+
+        None is a yes; a number is a no, and says in how many ms to ask again. A no takes nothing.
+        """

@@ -1,0 +1,81 @@
+"""The settings of a broker, each with what it is for. Read by `runtime.settings`, or built by the command line."""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from claudemesh.broker.limiter import SENDS_PER_WINDOW_DEFAULT
+from claudemesh.kernel.retention import WINDOW_DAYS_MIN
+from claudemesh.wire.negotiation import INLINE_BYTES_DEFAULT, PAYLOAD_BYTES_MIN
+
+LISTEN_DEFAULT: Final = "127.0.0.1:7450"
+RETENTION_DAYS_DEFAULT: Final = 365
+
+Positive = Annotated[int, Meta(ge=1)]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    sends_per_window: Annotated[
+        int, Meta(ge=1, description="How many new messages a member may send in one window.")
+    ] = SENDS_PER_WINDOW_DEFAULT
+    window_s: Annotated[int, Meta(ge=1, description="The length of that window, in seconds.")] = 60
+    inline_bytes: Annotated[
+        int, Meta(ge=PAYLOAD_BYTES_MIN, description="The largest body of a message, in bytes of UTF-8.")
+    ] = INLINE_BYTES_DEFAULT
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    message_days: Annotated[int, Meta(ge=1, description="How long messages are kept.")] = RETENTION_DAYS_DEFAULT
+    dedupe_days: Annotated[
+        int, Meta(ge=WINDOW_DAYS_MIN, description="How long ids are known; never less than the messages.")
+    ] = RETENTION_DAYS_DEFAULT
+    mode: Annotated[
+        Literal["retention_scoped", "permanent"],
+        Meta(description="Whether ids are forgotten after dedupe_days, or never."),
+    ] = "retention_scoped"
+    sweep_every_s: Annotated[int, Meta(ge=1, description="How often the sweep runs, in seconds.")] = 3_600
+
+    def __post_init__(self) -> None:
+        if self.mode == "retention_scoped" and self.dedupe_days < self.message_days:
+            raise ValueError(
+                f"dedupe_days = {self.dedupe_days} would forget ids before their messages "
+                f"(message_days = {self.message_days}), and a retry would be accepted twice"
+            )
+
+    @property
+    def ids_days(self) -> int | None:
+        return None if self.mode == "permanent" else self.dedupe_days
+
+
+class Presence(msgspec.Struct, frozen=True, kw_only=True):
+    """Overruled by LEASE_TTL_MS, PING_INTERVAL_MS and STALE_PONG_THRESHOLD_MS, which the caller reads."""
+
+    lease_ttl_ms: Annotated[int, Meta(ge=1, description="How long a member counts as present without a sign.")] = (
+        90_000
+    )
+    ping_interval_ms: Annotated[int, Meta(ge=1, description="How often a silent connection is pinged.")] = 30_000
+    stale_pong_ms: Annotated[
+        int, Meta(ge=1, description="How long a connection may be silent before it is ended.")
+    ] = 75_000
+
+
+class Connections(msgspec.Struct, frozen=True, kw_only=True):
+    hello_timeout_s: Annotated[float, Meta(gt=0, description="How long a caller has to say who it is.")] = 5.0
+    slow_consumer_s: Annotated[
+        float, Meta(gt=0, description="How long one frame may take to be read before the connection is ended.")
+    ] = 30.0
+    connections_max: Annotated[int, Meta(ge=1, description="How many connections are open at once.")] = 16_384
+
+
+class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    store: Annotated[str, Meta(description="Where messages are kept: sqlite:///PATH.")]
+    listen: Annotated[str, Meta(description="HOST:PORT; port 0 is any free one.")] = LISTEN_DEFAULT
+    limiter: Annotated[str, Meta(description="Where budgets are counted: memory:.")] = "memory:"
+    admin_token_file: Annotated[
+        str | None, Meta(description="A private file whose token may make meshes; needed beyond loopback.")
+    ] = None
+    limits: Limits = Limits()
+    retention: Retention = Retention()
+    presence: Presence = Presence()
+    connections: Connections = Connections()

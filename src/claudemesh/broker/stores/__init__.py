@@ -1,0 +1,1 @@
+"""Where the broker keeps what it promised. One contract (`broker.ports`), one folder for each database."""

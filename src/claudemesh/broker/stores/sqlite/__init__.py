@@ -1,0 +1,73 @@
+"""The broker's store as one SQLite file. Each module serves one port, with its statements in the .sql beside it.
+
+accept       who may use an id, and everything that one accept writes
+deliveries   what waits for a member; acks, attempts, read marks
+receipts     how far a message came
+directory    meshes, members, invites
+topics work  destinations; the leases of work queues
+upkeep       the broker's key, the lease clock, retention, the orphan check
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Self
+
+from claudemesh.broker.model import Delivery
+from claudemesh.broker.stores.sqlite.accept import SqliteAcceptStore
+from claudemesh.broker.stores.sqlite.deliveries import SqliteDeliveryStore
+from claudemesh.broker.stores.sqlite.directory import SqliteDirectoryStore
+from claudemesh.broker.stores.sqlite.leaseclock import LeaseClock
+from claudemesh.broker.stores.sqlite.receipts import SqliteReceiptStore
+from claudemesh.broker.stores.sqlite.topics import SqliteTopicStore
+from claudemesh.broker.stores.sqlite.upkeep import SqliteUpkeepStore
+from claudemesh.broker.stores.sqlite.work import SqliteWorkStore
+from claudemesh.kernel.clock import Clock
+from claudemesh.storage.migrate import load_migrations
+from claudemesh.storage.sqlite import Database, Schema
+
+APPLICATION_ID = 0x636D6272  # "cmbr"
+
+SCHEMA = Schema(APPLICATION_ID, load_migrations(files(__name__) / "migrations"))
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteStores:
+    """All ports over one file."""
+
+    database: Database
+    accepts: SqliteAcceptStore
+    deliveries: SqliteDeliveryStore
+    receipts: SqliteReceiptStore
+    directory: SqliteDirectoryStore
+    topics: SqliteTopicStore
+    work: SqliteWorkStore
+    upkeep: SqliteUpkeepStore
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        clock: Clock,
+        mint: Callable[[], str],
+        render: Callable[[Delivery], bytes],
+        group_max: int = 256,
+    ) -> Self:
+        """Open or create the file. `mint` makes broker message ids, `render` what a recipient is sent."""
+        database = Database.open(path, SCHEMA, group_max=group_max)
+        leases = LeaseClock(clock, database)
+        return cls(
+            database,
+            SqliteAcceptStore(database, mint),
+            SqliteDeliveryStore(database, render),
+            SqliteReceiptStore(database),
+            SqliteDirectoryStore(database),
+            SqliteTopicStore(database),
+            SqliteWorkStore(database, leases),
+            SqliteUpkeepStore(database, leases),
+        )
+
+    def close(self) -> None:
+        self.database.close()

@@ -1,0 +1,209 @@
+"""What waits for a member, and what became of it.
+
+A message is rendered once for all its recipients: `_Rendered` keeps the last ones, since the recipients of one post
+ask for it at about the same time.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import islice
+from typing import Final
+
+import apsw
+import orjson
+
+from claudemesh.broker.model import Delivery, Moved, Parcel, Sender
+from claudemesh.broker.policy import ATTEMPTS_MAX
+from claudemesh.broker.stores.sqlite.blocks import BLOCK, from_block, to_blocks
+from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one, run
+from claudemesh.kernel.fingerprint import Kind, Priority
+from claudemesh.storage.sqlfile import load_queries
+from claudemesh.storage.sqlite import Database
+
+_SQL = load_queries(files(__package__) / "deliveries.sql")
+
+RENDERED_BYTES_MAX: Final = 32 * 1024 * 1024
+
+_Key = tuple[int, int]  # mesh, history id
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Something said of deliveries of one recipient."""
+
+    recipient: Sender
+    history_ids: tuple[int, ...]
+    now_ms: int
+
+    def rows(self) -> list[tuple[int, int, int, int]]:
+        mesh_id, member_id, now = self.recipient.mesh_id, self.recipient.member_id, self.now_ms
+        return [(mesh_id, history_id, member_id, now) for history_id in self.history_ids]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    recipient: Sender
+    broker_message_ids: tuple[str, ...]
+    now_ms: int
+
+
+class SqliteDeliveryStore:
+    def __init__(self, database: Database, render: Callable[[Delivery], bytes]) -> None:
+        self._database = database
+        self._rendered = _Rendered(render)
+
+    async def page(self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int) -> list[Parcel]:
+        def read(connection: apsw.Connection) -> list[Parcel]:
+            ids = _open_ids(connection, recipient.member_id, after_history_id, count_max)
+            return _cut(self._rendered.get(connection, recipient.mesh_id, ids), bytes_max)
+
+        return await self._database.read(read)
+
+    async def replay(
+        self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int
+    ) -> list[Parcel]:
+        def read(connection: apsw.Connection) -> list[Parcel]:
+            bindings = (recipient.mesh_id, recipient.member_id, after_history_id, count_max)
+            ids = [row[0] for row in fetch(connection, _SQL["delivered_ids"], bindings)]
+            return _cut(self._rendered.get(connection, recipient.mesh_id, ids), bytes_max)
+
+        return await self._database.read(read)
+
+    async def ack(self, recipient: Sender, history_ids: Sequence[int], now_ms: int) -> None:
+        await self._database.write(_ack, _Marks(recipient, tuple(history_ids), now_ms))
+
+    async def count_attempts(self, recipient: Sender, history_ids: Sequence[int], now_ms: int) -> list[int]:
+        return await self._database.write(_count_attempts, _Marks(recipient, tuple(history_ids), now_ms))
+
+    async def mark_read(self, recipient: Sender, broker_message_ids: Sequence[str], now_ms: int) -> list[Moved]:
+        return await self._database.write(_mark_read, _Read(recipient, tuple(broker_message_ids), now_ms))
+
+    async def depth(self) -> int:
+        return await self._database.read(_depth)
+
+
+class _Rendered:
+    """The last messages that were read, up to a number of bytes. Used by all reading threads."""
+
+    def __init__(self, render: Callable[[Delivery], bytes]) -> None:
+        self._render = render
+        self._lock = threading.Lock()
+        self._parcels: dict[_Key, Parcel] = {}
+        self._bytes = 0
+
+    def get(self, connection: apsw.Connection, mesh_id: int, history_ids: Sequence[int]) -> list[Parcel]:
+        """Return the parcels of those messages that are stored, in the order asked for."""
+        with self._lock:
+            found = {id_: parcel for id_ in history_ids if (parcel := self._parcels.get((mesh_id, id_)))}
+        missing = [id_ for id_ in history_ids if id_ not in found]
+        if missing:
+            rows = fetch(connection, _SQL["messages"], (mesh_id, orjson.dumps(missing).decode()))
+            fresh = {row[0]: self._parcel(row) for row in rows}
+            self._keep(mesh_id, fresh)
+            found |= fresh
+        return [found[id_] for id_ in history_ids if id_ in found]
+
+    def _keep(self, mesh_id: int, fresh: dict[int, Parcel]) -> None:
+        with self._lock:
+            for history_id, parcel in fresh.items():
+                if (mesh_id, history_id) not in self._parcels:
+                    self._parcels[mesh_id, history_id] = parcel
+                    self._bytes += len(parcel.payload)
+            while self._bytes > RENDERED_BYTES_MAX:
+                oldest = next(iter(self._parcels))
+                self._bytes -= len(self._parcels.pop(oldest).payload)
+
+    def _parcel(self, row: Row) -> Parcel:
+        history_id, sender_id, broker_message_id, client_message_id, uid, pubkey, name, kind, *rest = row
+        ref, body, accepted_at, reply_to, priority, meta, encoding, to_session = rest
+        delivery = Delivery(
+            history_id=history_id,
+            broker_message_id=broker_message_id,
+            client_message_id=client_message_id,
+            sender_id=uid,
+            sender_pubkey=pubkey,
+            sender_name=name,
+            kind=Kind(kind),
+            ref=ref,
+            body=body,
+            accepted_at=accepted_at,
+            reply_to=reply_to,
+            priority=Priority(priority),
+            meta=meta,
+            encoding=encoding,
+            to_session=to_session,
+        )
+        return Parcel(history_id, sender_id, client_message_id, self._render(delivery))
+
+
+def _open_ids(connection: apsw.Connection, member_id: int, after: int, count_max: int) -> list[int]:
+    # Each block holds at least one, except that the first may have none after the given id.
+    rows = fetch(connection, _SQL["open_blocks"], (member_id, (after + 1) // BLOCK, count_max + 1))
+    ids = (id_ for block, bits in rows for id_ in from_block(block, bits))
+    return [*islice((id_ for id_ in ids if id_ > after), count_max)]
+
+
+def _cut(parcels: list[Parcel], bytes_max: int) -> list[Parcel]:
+    """Return as many as fit, and at least one: a message that is larger than the room must go some time."""
+    size = 0
+    for number, parcel in enumerate(parcels):
+        size += len(parcel.payload)
+        if size > bytes_max and number:
+            return parcels[:number]
+    return parcels
+
+
+# --- on the writer's thread ------------------------------------------------------------------------
+
+
+def _ack(connection: apsw.Connection, acks: Sequence[_Marks]) -> list[None]:
+    connection.executemany(_SQL["ack"], [row for marks in acks for row in marks.rows()])
+    by_member: dict[int, list[int]] = {}
+    for marks in acks:
+        by_member.setdefault(marks.recipient.member_id, []).extend(marks.history_ids)
+    for member_id, history_ids in by_member.items():
+        close(connection, member_id, history_ids)
+    return [None for _ in acks]
+
+
+def close(connection: apsw.Connection, member_id: int, history_ids: Sequence[int]) -> None:
+    """Note that these wait for the member no more; whether they ever did does not matter."""
+    blocks = to_blocks(history_ids)
+    connection.executemany(_SQL["close"], [(member_id, block, bits) for block, bits in blocks.items()])
+    connection.executemany(_SQL["forget_block"], [(member_id, block) for block in blocks])
+
+
+def _count_attempts(connection: apsw.Connection, counted: Sequence[_Marks]) -> list[list[int]]:
+    outcomes: list[list[int]] = []
+    for marks in counted:
+        dead = []
+        for row in marks.rows():
+            found = fetch(connection, _SQL["count_attempt"], row[:3])
+            if found and found[0][0] >= ATTEMPTS_MAX:
+                connection.execute(_SQL["give_up"], row)
+                dead.append(row[1])
+        close(connection, marks.recipient.member_id, dead)
+        outcomes.append(dead)
+    return outcomes
+
+
+def _mark_read(connection: apsw.Connection, marks: Sequence[_Read]) -> list[list[Moved]]:
+    return [_mark_one(connection, mark) for mark in marks]
+
+
+def _mark_one(connection: apsw.Connection, mark: _Read) -> list[Moved]:
+    mesh_id, member_id = mark.recipient.mesh_id, mark.recipient.member_id
+    moved = []
+    for broker_message_id in mark.broker_message_ids:
+        found = fetch_one(connection, _SQL["find_message"], (broker_message_id, mesh_id))
+        if found is not None:
+            history_id, sender_id, client_message_id = found
+            if run(connection, _SQL["mark_read"], (mesh_id, history_id, member_id, mark.now_ms)):
+                moved.append(Moved(sender_id, client_message_id))
+    return moved
+
+
+def _depth(connection: apsw.Connection) -> int:
+    return sum(bits.bit_count() for (bits,) in fetch(connection, _SQL["all_open"]))

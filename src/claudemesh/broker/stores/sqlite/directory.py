@@ -1,0 +1,169 @@
+"""Meshes and their members."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+import apsw
+
+from claudemesh.broker.model import ConnectionPolicy, Member, Mesh, Newcomer, Role, Sender
+from claudemesh.broker.policy import MAY_INVITE
+from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one
+from claudemesh.kernel.errors import InviteRefused, MeshError, NameTaken, Revoked
+from claudemesh.storage.sqlfile import load_queries
+from claudemesh.storage.sqlite import Database
+
+_SQL = load_queries(files(__package__) / "directory.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class _CreateMesh:
+    uid: str
+    slug: str
+    owner: Newcomer
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    mesh_id: int
+    newcomer: Newcomer
+    invite_id: str
+    inviter: str
+    uses_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    sender: Sender
+    pubkey: str
+    now_ms: int
+
+
+class SqliteDirectoryStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create_mesh(self, uid: str, slug: str, owner: Newcomer) -> tuple[Mesh, Member]:
+        return await self._database.write(_create_meshes, _CreateMesh(uid, slug, owner))
+
+    async def join(self, mesh_id: int, newcomer: Newcomer, invite_id: str, inviter: str, uses_max: int) -> Member:
+        return await self._database.write(_join, _Join(mesh_id, newcomer, invite_id, inviter, uses_max))
+
+    async def mesh(self, uid: str) -> Mesh | None:
+        return await self._database.read(lambda connection: _mesh(connection, "mesh_by_uid", uid))
+
+    async def member(self, mesh_id: int, pubkey: str) -> Member | None:
+        return await self._database.read(lambda connection: _member(connection, mesh_id, pubkey))
+
+    async def members(self, mesh_id: int) -> list[Member]:
+        def read(connection: apsw.Connection) -> list[Member]:
+            return [_as_member(row) for row in fetch(connection, _SQL["members"], (mesh_id,))]
+
+        return await self._database.read(read)
+
+    async def remember_session(self, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
+        return await self._database.write(_remember_sessions, _Session(sender, session_pubkey, now_ms))
+
+
+# --- on the writer's thread ------------------------------------------------------------------------
+
+
+def _create_meshes(
+    connection: apsw.Connection, asked: Sequence[_CreateMesh]
+) -> list[tuple[Mesh, Member] | MeshError]:
+    return [_create_mesh(connection, one) for one in asked]
+
+
+def _create_mesh(connection: apsw.Connection, asked: _CreateMesh) -> tuple[Mesh, Member] | MeshError:
+    owner = asked.owner
+    standing = _mesh(connection, "mesh_by_owner", asked.slug, owner.pubkey)
+    if standing is not None:
+        member = _member(connection, standing.id, owner.pubkey)
+        return Revoked() if member is None or member.revoked_at is not None else (standing, member)
+    connection.execute(_SQL["create_mesh"], (asked.uid, asked.slug, owner.pubkey, owner.now_ms))
+    mesh_id = connection.last_insert_rowid()
+    connection.execute(_SQL["create_counter"], (mesh_id,))
+    mesh = Mesh(id=mesh_id, uid=asked.uid, slug=asked.slug)
+    return mesh, _add_member(connection, mesh_id, owner, Role.OWNER)
+
+
+def _join(connection: apsw.Connection, asked: Sequence[_Join]) -> list[Member | MeshError]:
+    return [_join_one(connection, one) for one in asked]
+
+
+def _join_one(connection: apsw.Connection, asked: _Join) -> Member | MeshError:
+    newcomer, mesh_id = asked.newcomer, asked.mesh_id
+    standing = _member(connection, mesh_id, newcomer.pubkey)
+    if standing is not None:
+        return standing if standing.revoked_at is None else Revoked()
+    inviter = _member(connection, mesh_id, asked.inviter)
+    if inviter is None or inviter.revoked_at is not None or inviter.role not in MAY_INVITE:
+        return InviteRefused("whoever signed it may not invite", reason="not_allowed")
+    uses = fetch(connection, _SQL["invite_uses"], (mesh_id, asked.invite_id))[0][0]
+    if uses >= asked.uses_max:
+        return InviteRefused("it was used as often as it may be", reason="used_up")
+    if fetch(connection, _SQL["key_holder"], (mesh_id, newcomer.pubkey)):
+        return InviteRefused("this key was used in the mesh before", reason="not_allowed")
+    if fetch(connection, _SQL["name_holder"], (mesh_id, newcomer.name_folded)):
+        return NameTaken(f"another member is called {newcomer.name}")
+    member = _add_member(connection, mesh_id, newcomer, Role.MEMBER)
+    connection.execute(_SQL["use_invite"], (mesh_id, asked.invite_id, member.id, newcomer.now_ms))
+    return member
+
+
+def _add_member(connection: apsw.Connection, mesh_id: int, newcomer: Newcomer, role: Role) -> Member:
+    row = (newcomer.uid, mesh_id, newcomer.pubkey, newcomer.name, newcomer.name_folded, role, newcomer.now_ms)
+    connection.execute(_SQL["add_member"], row)
+    member_id = connection.last_insert_rowid()
+    connection.execute(_SQL["add_key"], (mesh_id, newcomer.pubkey, member_id, "member", newcomer.now_ms))
+    return Member(
+        id=member_id,
+        uid=newcomer.uid,
+        mesh_id=mesh_id,
+        pubkey=newcomer.pubkey,
+        name=newcomer.name,
+        role=role,
+        joined_at=newcomer.now_ms,
+    )
+
+
+def _remember_sessions(connection: apsw.Connection, sessions: Sequence[_Session]) -> list[bool]:
+    outcomes = []
+    for session in sessions:
+        mesh_id, member_id = session.sender.mesh_id, session.sender.member_id
+        holders = fetch(connection, _SQL["key_holder"], (mesh_id, session.pubkey))
+        if not holders:
+            row = (mesh_id, session.pubkey, member_id, "session", session.now_ms)
+            connection.execute(_SQL["add_key"], row)
+        outcomes.append(not holders or holders[0][0] == member_id)
+    return outcomes
+
+
+# --- rows ------------------------------------------------------------------------------------------
+
+
+def _mesh(connection: apsw.Connection, query: str, *values: str) -> Mesh | None:
+    row = fetch_one(connection, _SQL[query], values)
+    if row is None:
+        return None
+    id_, uid, slug, policy, sends_per_window = row
+    return Mesh(id=id_, uid=uid, slug=slug, policy=ConnectionPolicy(policy), sends_per_window=sends_per_window)
+
+
+def _member(connection: apsw.Connection, mesh_id: int, pubkey: str) -> Member | None:
+    row = fetch_one(connection, _SQL["member"], (mesh_id, pubkey))
+    return None if row is None else _as_member(row)
+
+
+def _as_member(row: Row) -> Member:
+    id_, uid, mesh_id, pubkey, name, role, joined_at, revoked_at = row
+    return Member(
+        id=id_,
+        uid=uid,
+        mesh_id=mesh_id,
+        pubkey=pubkey,
+        name=name,
+        role=Role(role),
+        joined_at=joined_at,
+        revoked_at=revoked_at,
+    )

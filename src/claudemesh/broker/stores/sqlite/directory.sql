@@ -1,0 +1,48 @@
+-- name: mesh_by_uid
+-- A mesh as the wire names it.
+SELECT id, uid, slug, policy, sends_per_window FROM mesh WHERE uid = ?1
+
+-- name: mesh_by_owner
+-- The mesh that this key made under this slug.
+SELECT id, uid, slug, policy, sends_per_window FROM mesh WHERE slug = ?1 AND owner_pubkey = ?2
+
+-- name: create_mesh
+-- A new mesh.
+INSERT INTO mesh (uid, slug, owner_pubkey, created_at) VALUES (?1, ?2, ?3, ?4)
+
+-- name: create_counter
+-- Its order begins.
+INSERT INTO history_counter (mesh_id) VALUES (?1)
+
+-- name: member
+-- A member by its key in force.
+SELECT id, uid, mesh_id, pubkey, name, role, joined_at, revoked_at FROM member WHERE mesh_id = ?1 AND pubkey = ?2
+
+-- name: members
+-- Everybody who is in the mesh.
+SELECT id, uid, mesh_id, pubkey, name, role, joined_at, revoked_at FROM member
+WHERE mesh_id = ?1 AND revoked_at IS NULL ORDER BY id
+
+-- name: name_holder
+-- Who goes by a name.
+SELECT pubkey FROM member WHERE mesh_id = ?1 AND name_folded = ?2 AND revoked_at IS NULL
+
+-- name: add_member
+-- A new member.
+INSERT INTO member (uid, mesh_id, pubkey, name, name_folded, role, joined_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+
+-- name: key_holder
+-- Whose key this is or was.
+SELECT member_id FROM member_key WHERE mesh_id = ?1 AND pubkey = ?2
+
+-- name: add_key
+-- A key leads to a member from now on.
+INSERT INTO member_key (mesh_id, pubkey, member_id, kind, added_at) VALUES (?1, ?2, ?3, ?4, ?5)
+
+-- name: invite_uses
+-- How many joined by an invite.
+SELECT count(*) FROM invite_use WHERE mesh_id = ?1 AND invite_id = ?2
+
+-- name: use_invite
+-- One more did.
+INSERT INTO invite_use (mesh_id, invite_id, member_id, used_at) VALUES (?1, ?2, ?3, ?4)

@@ -1,0 +1,43 @@
+"""The clock by which queue leases are judged: milliseconds during which a broker ran on this file.
+
+A wall clock may step, and a lease must neither die of that nor live longer; so within a process the monotonic clock
+counts. Between processes it stands still: a lease keeps over a restart what was left of it.
+"""
+
+from collections.abc import Sequence
+
+import apsw
+
+from claudemesh.broker.stores.sqlite.rows import fetch_one
+from claudemesh.kernel.clock import Clock
+from claudemesh.storage.sqlite import Database
+
+_READ = "SELECT value FROM broker_state WHERE name = 'lease_clock_ms'"
+_WRITE = """
+INSERT INTO broker_state (name, value) VALUES ('lease_clock_ms', ?1)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+
+
+class LeaseClock:
+    def __init__(self, clock: Clock, database: Database) -> None:
+        self._clock = clock
+        self._database = database
+        self._origin_ms = database.read_blocking(_read) - clock.monotonic_ms()
+
+    def now_ms(self) -> int:
+        return self._origin_ms + self._clock.monotonic_ms()
+
+    async def keep(self) -> None:
+        """Write it down. What passed since the last time is forgotten by a crash: leases gain that much."""
+        await self._database.write(_write, self.now_ms())
+
+
+def _read(connection: apsw.Connection) -> int:
+    row = fetch_one(connection, _READ)
+    return 0 if row is None else int(row[0])
+
+
+def _write(connection: apsw.Connection, instants: Sequence[int]) -> list[None]:
+    connection.execute(_WRITE, (str(max(instants)).encode(),))
+    return [None for _ in instants]

@@ -1,0 +1,233 @@
+-- The broker's store. Meshes and members go by small numbers inside (`id`) and by ULIDs outside (`uid`).
+-- The hot tables have no foreign keys: every row of theirs is written by one operation, and the orphan check reads
+-- all of them. Times are wall milliseconds unless a comment says otherwise.
+
+-- What the broker knows of itself: its key, its lease clock.
+CREATE TABLE broker_state (
+  name TEXT PRIMARY KEY,
+  value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE mesh (
+  id INTEGER PRIMARY KEY,
+  uid TEXT NOT NULL UNIQUE,
+  slug TEXT NOT NULL,
+  owner_pubkey TEXT NOT NULL,
+  policy TEXT NOT NULL DEFAULT 'prefer_newest'
+    CHECK (policy IN ('prefer_newest', 'prefer_oldest', 'allow_concurrent')),
+  sends_per_window INTEGER CHECK (sends_per_window > 0),
+  created_at INTEGER NOT NULL,
+  UNIQUE (slug, owner_pubkey)
+) STRICT;
+
+-- The next history id of a mesh is one more than this. Taken last in an accept.
+CREATE TABLE history_counter (
+  mesh_id INTEGER PRIMARY KEY REFERENCES mesh (id),
+  history_id INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE member (
+  id INTEGER PRIMARY KEY,
+  uid TEXT NOT NULL UNIQUE,
+  mesh_id INTEGER NOT NULL REFERENCES mesh (id),
+  pubkey TEXT NOT NULL,
+  name TEXT NOT NULL,
+  name_folded TEXT NOT NULL,
+  role TEXT NOT NULL CHECK (role IN ('owner', 'admin', 'member')),
+  joined_at INTEGER NOT NULL,
+  revoked_at INTEGER,
+  UNIQUE (mesh_id, pubkey)
+) STRICT;
+
+-- A name is free again when its member is revoked.
+CREATE UNIQUE INDEX member_name ON member (mesh_id, name_folded) WHERE revoked_at IS NULL;
+
+-- Every key that leads to a member: the one in force, retired ones, and those of its sessions, also ended ones.
+CREATE TABLE member_key (
+  mesh_id INTEGER NOT NULL,
+  pubkey TEXT NOT NULL,
+  member_id INTEGER NOT NULL REFERENCES member (id),
+  kind TEXT NOT NULL CHECK (kind IN ('member', 'retired', 'session')),
+  added_at INTEGER NOT NULL,
+  PRIMARY KEY (mesh_id, pubkey)
+) STRICT, WITHOUT ROWID;
+
+-- Who joined by which invite: it counts the uses, and a second redeem by the same key finds itself here.
+CREATE TABLE invite_use (
+  mesh_id INTEGER NOT NULL REFERENCES mesh (id),
+  invite_id TEXT NOT NULL,
+  member_id INTEGER NOT NULL REFERENCES member (id),
+  used_at INTEGER NOT NULL,
+  PRIMARY KEY (mesh_id, invite_id, member_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE topic (
+  id INTEGER PRIMARY KEY,
+  mesh_id INTEGER NOT NULL REFERENCES mesh (id),
+  name TEXT NOT NULL,
+  created_by INTEGER NOT NULL REFERENCES member (id),
+  created_at INTEGER NOT NULL,
+  UNIQUE (mesh_id, name)
+) STRICT;
+
+-- A row stays when the subscription ends: it tells where to look for the deliveries of old messages.
+CREATE TABLE topic_subscription (
+  topic_id INTEGER NOT NULL REFERENCES topic (id),
+  member_id INTEGER NOT NULL REFERENCES member (id),
+  after_history_id INTEGER NOT NULL,
+  ended_at INTEGER,
+  PRIMARY KEY (topic_id, member_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE queue (
+  id INTEGER PRIMARY KEY,
+  mesh_id INTEGER NOT NULL REFERENCES mesh (id),
+  name TEXT NOT NULL,
+  created_by INTEGER NOT NULL REFERENCES member (id),
+  created_at INTEGER NOT NULL,
+  UNIQUE (mesh_id, name)
+) STRICT;
+
+-- --- what one accept writes: all of it, or none ---
+
+-- An id that was used, by its sender. A retired one was given up before it was accepted, and has no message.
+CREATE TABLE client_message_dedupe (
+  sender_id INTEGER NOT NULL,
+  client_message_id TEXT NOT NULL,
+  mesh_id INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('accepted', 'retired')),
+  request_fingerprint BLOB,
+  broker_message_id TEXT,
+  history_id INTEGER,
+  history_available INTEGER NOT NULL,
+  first_seen_at INTEGER NOT NULL,
+  expires_at INTEGER,
+  PRIMARY KEY (sender_id, client_message_id),
+  CHECK ((state = 'accepted') = (request_fingerprint IS NOT NULL AND broker_message_id IS NOT NULL
+    AND history_id IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+
+-- The order of a mesh: gapless, as committed.
+CREATE TABLE message_history (
+  mesh_id INTEGER NOT NULL,
+  history_id INTEGER NOT NULL,
+  broker_message_id TEXT NOT NULL UNIQUE,
+  sender_id INTEGER NOT NULL,
+  client_message_id TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  accepted_at INTEGER NOT NULL,
+  sender_seq INTEGER,
+  PRIMARY KEY (mesh_id, history_id)
+) STRICT, WITHOUT ROWID;
+
+-- Bodies are in tables with row ids: rows of a kilobyte and more do badly without.
+CREATE TABLE topic_message (
+  id INTEGER PRIMARY KEY,
+  mesh_id INTEGER NOT NULL,
+  history_id INTEGER NOT NULL,
+  topic_id INTEGER NOT NULL,
+  reply_to TEXT NOT NULL,
+  priority TEXT NOT NULL,
+  meta TEXT NOT NULL,
+  encoding TEXT NOT NULL,
+  body TEXT NOT NULL,
+  UNIQUE (mesh_id, history_id)
+) STRICT;
+
+-- Messages to one: to a member (dm) or to a queue.
+CREATE TABLE message_queue (
+  id INTEGER PRIMARY KEY,
+  mesh_id INTEGER NOT NULL,
+  history_id INTEGER NOT NULL,
+  recipient_id INTEGER,
+  queue_id INTEGER,
+  ref TEXT NOT NULL,
+  to_session TEXT,
+  reply_to TEXT NOT NULL,
+  priority TEXT NOT NULL,
+  meta TEXT NOT NULL,
+  encoding TEXT NOT NULL,
+  body TEXT NOT NULL,
+  UNIQUE (mesh_id, history_id),
+  CHECK ((recipient_id IS NULL) <> (queue_id IS NULL))
+) STRICT;
+
+-- One row for each recipient, and its receipt: the state is what the times say, so that the two cannot differ.
+-- Recipient 0 is nobody: the one row of a queue's message. A mark set before the delivery (a reply from another
+-- daemon of the same member) does not close it: only the ack of the inbox does.
+CREATE TABLE delivery_queue (
+  mesh_id INTEGER NOT NULL,
+  history_id INTEGER NOT NULL,
+  recipient_id INTEGER NOT NULL,
+  delivered_at INTEGER,
+  read_at INTEGER,
+  acted_at INTEGER,
+  dead_at INTEGER,
+  dead_reason TEXT,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  state TEXT NOT NULL GENERATED ALWAYS AS (
+    CASE
+      WHEN dead_at IS NOT NULL THEN 'dead_letter'
+      WHEN delivered_at IS NULL THEN 'accepted'
+      WHEN acted_at IS NOT NULL THEN 'acted'
+      WHEN read_at IS NOT NULL THEN 'read'
+      ELSE 'delivered'
+    END
+  ) VIRTUAL,
+  PRIMARY KEY (mesh_id, history_id, recipient_id)
+) STRICT, WITHOUT ROWID;
+
+-- What waits for a member: one bit for each history id, a block of them in a row, gone when it is empty. An index on
+-- the open deliveries would say the same, and cost a fifth of all accepts: this is one write for each recipient and
+-- block, however many messages a transaction holds. The orphan check compares the two.
+CREATE TABLE delivery_open (
+  recipient_id INTEGER NOT NULL,
+  block INTEGER NOT NULL,
+  bits INTEGER NOT NULL,
+  PRIMARY KEY (recipient_id, block)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE mention_index (
+  mesh_id INTEGER NOT NULL,
+  mentioned TEXT NOT NULL,
+  history_id INTEGER NOT NULL,
+  PRIMARY KEY (mesh_id, history_id, mentioned)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX mention_index_mentioned ON mention_index (mesh_id, mentioned, history_id);
+
+-- --- work queues ---
+
+-- The lease of a queue's message, from its accept on. Instants are of the broker's lease clock, which stands still
+-- while no broker runs and knows no steps. The token outlives the lease: it only grows.
+CREATE TABLE queue_lease (
+  mesh_id INTEGER NOT NULL,
+  history_id INTEGER NOT NULL,
+  queue_id INTEGER NOT NULL,
+  owner_id INTEGER,
+  token INTEGER NOT NULL DEFAULT 0,
+  expires_at INTEGER NOT NULL DEFAULT 0,
+  returns INTEGER NOT NULL DEFAULT 0,
+  is_settled INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (mesh_id, history_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX queue_lease_ready ON queue_lease (queue_id, history_id) WHERE owner_id IS NULL AND is_settled = 0;
+CREATE INDEX queue_lease_held ON queue_lease (queue_id, expires_at) WHERE owner_id IS NOT NULL AND is_settled = 0;
+
+-- --- retention ---
+
+-- What was deleted, for those who copied it before.
+CREATE TABLE tombstone (
+  id INTEGER PRIMARY KEY,
+  what TEXT NOT NULL CHECK (what IN ('message', 'dedupe')),
+  mesh_id INTEGER NOT NULL,
+  sender_id INTEGER NOT NULL,
+  client_message_id TEXT NOT NULL,
+  broker_message_id TEXT,
+  history_id INTEGER,
+  deleted_at INTEGER NOT NULL
+) STRICT;
+
+-- Accepted ids are swept in the order of their messages' tombstones; only retired ones have to be looked for.
+CREATE INDEX client_message_dedupe_retired ON client_message_dedupe (expires_at) WHERE state = 'retired';

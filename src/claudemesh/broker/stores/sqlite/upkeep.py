@@ -1,0 +1,148 @@
+"""What is done now and then: the broker's key, the lease clock, retention, the orphan check."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final
+
+import apsw
+
+from claudemesh.broker.model import SweepPage, Swept, Violation
+from claudemesh.broker.stores.sqlite.blocks import BLOCK
+from claudemesh.broker.stores.sqlite.deliveries import close
+from claudemesh.broker.stores.sqlite.leaseclock import LeaseClock
+from claudemesh.broker.stores.sqlite.rows import fetch, fetch_one, run
+from claudemesh.storage.sqlfile import load_queries
+from claudemesh.storage.sqlite import Database
+
+_SQL = load_queries(files(__package__) / "upkeep.sql")
+
+# In the order of the columns of `ids_without_rows`.
+_PARTS: Final = ("message_history", "message", "delivery_queue", "queue_lease", "queue")
+
+_DELETIONS: Final = (
+    "delete_topic_message",
+    "delete_message",
+    "delete_deliveries",
+    "delete_mentions",
+    "delete_lease",
+    "delete_history",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _SweepIds:
+    now_ms: int
+    limit: int
+
+
+class SqliteUpkeepStore:
+    def __init__(self, database: Database, leases: LeaseClock) -> None:
+        self._database = database
+        self._leases = leases
+
+    async def broker_seed(self, fresh: bytes) -> bytes:
+        return await self._database.write(_seed, fresh)
+
+    async def beat(self) -> None:
+        await self._leases.keep()
+
+    async def check(self) -> list[Violation]:
+        return await self._database.read(check)
+
+    async def meshes(self) -> list[int]:
+        return await self._database.read(lambda connection: [id_ for (id_,) in fetch(connection, _SQL["meshes"])])
+
+    async def sweep_messages(self, page: SweepPage) -> Swept:
+        return await self._database.write(_sweep_messages, page)
+
+    async def sweep_ids(self, now_ms: int, limit: int) -> int:
+        return await self._database.write(_sweep_ids, _SweepIds(now_ms, limit))
+
+
+def _seed(connection: apsw.Connection, offers: Sequence[bytes]) -> list[bytes]:
+    outcomes = []
+    for offer in offers:
+        connection.execute(_SQL["offer_seed"], (offer,))
+        outcomes.append(bytes(fetch(connection, _SQL["seed"])[0][0]))
+    return outcomes
+
+
+# --- retention -------------------------------------------------------------------------------------
+
+
+def _sweep_messages(connection: apsw.Connection, pages: Sequence[SweepPage]) -> list[Swept]:
+    return [_sweep_page(connection, page) for page in pages]
+
+
+def _sweep_page(connection: apsw.Connection, page: SweepPage) -> Swept:
+    asked = (page.mesh_id, page.after_history_id, page.limit)
+    rows = fetch(connection, _SQL["old_messages"], asked)
+    deleted = buried = 0
+    last = page.after_history_id
+    for history_id, accepted_at, broker_message_id, sender_id, client_message_id in rows:
+        if accepted_at >= page.before_ms:
+            return Swept(deleted, buried, last, is_done=True)
+        last, key = history_id, (page.mesh_id, history_id)
+        waiting = fetch(connection, _SQL["waiting"], key)
+        newly = run(connection, _SQL["bury"], (*key, page.now_ms))
+        if newly:
+            for (member_id,) in waiting:
+                close(connection, member_id, [history_id])
+            connection.execute(_SQL["settle_lease"], key)
+            buried += newly
+        if fetch(connection, _SQL["buried_since"], (*key, page.buried_before_ms)):
+            continue
+        for query in _DELETIONS:
+            connection.execute(_SQL[query], key)
+        connection.execute(_SQL["flip_history_available"], (sender_id, client_message_id))
+        tombstone = (page.mesh_id, sender_id, client_message_id, broker_message_id, history_id, page.now_ms)
+        connection.execute(_SQL["bury_message"], tombstone)
+        deleted += 1
+    return Swept(deleted, buried, last, is_done=len(rows) < page.limit)
+
+
+def _sweep_ids(connection: apsw.Connection, pages: Sequence[_SweepIds]) -> list[int]:
+    return [_sweep_pruned(connection, page) + _sweep_retired(connection, page) for page in pages]
+
+
+def _sweep_pruned(connection: apsw.Connection, page: _SweepIds) -> int:
+    found = fetch_one(connection, _SQL["sweep_position"])
+    position = int(found[0]) if found else 0
+    deleted = 0
+    for tombstone_id, sender_id, client_message_id, mesh_id, expires_at in fetch(
+        connection, _SQL["pruned_ids"], (position, page.limit)
+    ):
+        if client_message_id is not None:
+            if expires_at is None or expires_at > page.now_ms:
+                break
+            connection.execute(_SQL["delete_id"], (sender_id, client_message_id))
+            connection.execute(_SQL["bury_id"], (mesh_id, sender_id, client_message_id, page.now_ms))
+            deleted += 1
+        position = tombstone_id
+    connection.execute(_SQL["keep_sweep_position"], (str(position).encode(),))
+    return deleted
+
+
+def _sweep_retired(connection: apsw.Connection, page: _SweepIds) -> int:
+    rows = fetch(connection, _SQL["retired_ids"], (page.now_ms, page.limit))
+    for sender_id, client_message_id, mesh_id in rows:
+        connection.execute(_SQL["delete_id"], (sender_id, client_message_id))
+        connection.execute(_SQL["bury_id"], (mesh_id, sender_id, client_message_id, page.now_ms))
+    return len(rows)
+
+
+# --- the orphan check ------------------------------------------------------------------------------
+
+
+def check(connection: apsw.Connection) -> list[Violation]:
+    """Compare all rows of all accepts with each other, in one moment of the store."""
+    violations = []
+    for client_message_id, sender, *lacks in fetch(connection, _SQL["ids_without_rows"]):
+        missing = [part for part, is_missing in zip(_PARTS, lacks, strict=True) if is_missing]
+        if missing:
+            violations.append(Violation(client_message_id, sender, missing))
+    for query, values in (("rows_without_ids", ()), ("open_without_bits", (BLOCK,)), ("gaps", ())):
+        for client_message_id, sender, missing in fetch(connection, _SQL[query], values):
+            violations.append(Violation(client_message_id, sender, [missing]))
+    return violations

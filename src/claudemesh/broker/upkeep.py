@@ -1,0 +1,89 @@
+"""What is done now and then: the lease clock's beat, expired leases, retention, the orphan check.
+
+Each runs by itself and is tried again at its next turn when it fails: none of it is on anybody's way to an answer.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from claudemesh.broker.events import OrphansChecked, Swept, TaskFailed
+from claudemesh.broker.model import SweepPage, Violation
+from claudemesh.broker.ports import UpkeepStore, WorkStore
+from claudemesh.broker.service import DAY_MS
+from claudemesh.kernel.clock import Clock
+from claudemesh.runtime.observe import Observer
+
+BEAT_EVERY_S: Final = 5.0
+EXPIRE_EVERY_S: Final = 5.0
+CHECK_EVERY_S: Final = 86_400.0
+
+PAGE: Final = 256  # rows of one sweep's transaction: the writer belongs to the senders
+DEAD_LETTER_GRACE_MS: Final = DAY_MS  # in which an operator can see what retention gave up
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    messages: int
+    dead_letters: int
+    ids: int
+
+
+class Upkeep:
+    def __init__(
+        self, store: UpkeepStore, work: WorkStore, clock: Clock, observer: Observer, message_days: int
+    ) -> None:
+        self._store = store
+        self._work = work
+        self._clock = clock
+        self._observer = observer
+        self._message_ms = message_days * DAY_MS
+
+    async def run(self, sweep_every_s: float) -> None:
+        """Do it all, each in its own rhythm, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._every(BEAT_EVERY_S, "beat", self._store.beat))
+            group.create_task(self._every(EXPIRE_EVERY_S, "expire", self.expire))
+            group.create_task(self._every(sweep_every_s, "sweep", self.sweep))
+            group.create_task(self._every(CHECK_EVERY_S, "check", self.check))
+
+    async def expire(self) -> int:
+        return await self._work.expire(self._clock.wall_ms())
+
+    async def sweep(self) -> SweepResult:
+        """Delete what is too old, in pages; a message first, and its id when that has expired too."""
+        now = self._clock.wall_ms()
+        messages = dead_letters = ids = 0
+        for mesh_id in await self._store.meshes():
+            after, is_done = 0, False
+            while not is_done:
+                page = await self._store.sweep_messages(
+                    SweepPage(
+                        mesh_id=mesh_id,
+                        after_history_id=after,
+                        before_ms=now - self._message_ms,
+                        buried_before_ms=now - DEAD_LETTER_GRACE_MS,
+                        now_ms=now,
+                        limit=PAGE,
+                    )
+                )
+                messages, dead_letters = messages + page.messages, dead_letters + page.dead_letters
+                after, is_done = page.after_history_id, page.is_done
+        while found := await self._store.sweep_ids(now, PAGE):
+            ids += found
+        self._observer.publish(Swept(messages, dead_letters, ids))
+        return SweepResult(messages, dead_letters, ids)
+
+    async def check(self) -> list[Violation]:
+        violations = await self._store.check()
+        self._observer.publish(OrphansChecked(len(violations)))
+        return violations
+
+    async def _every(self, seconds: float, name: str, task: Callable[[], Awaitable[Any]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await task()
+            except Exception as error:  # noqa: BLE001  whatever it was, the next turn comes
+                self._observer.publish(TaskFailed(name, type(error).__name__))

@@ -1,0 +1,361 @@
+"""One connection on `/v1/ws`, from the welcome to its close.
+
+The broker speaks first: a nonce. The caller then has a few seconds for a hello that signs it; nothing else is
+understood before. After that a few tasks share the connection (reading, admitting sends, writing acks down, pushing
+deliveries, telling of receipts), and whichever ends first ends them all. Each end has a code and a word.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from claudemesh.asgi.messages import Receive, Scope, Send
+from claudemesh.broker.calls import Calls
+from claudemesh.broker.deliver import AckBook, Pump
+from claudemesh.broker.events import ConnectionRefused, DeadLettered, MemberDisconnected
+from claudemesh.broker.hello import HelloRefused, verify_hello
+from claudemesh.broker.hints import Hints
+from claudemesh.broker.hub import AlreadyConnected, Hub
+from claudemesh.broker.model import Identity, Moved, Parcel
+from claudemesh.broker.offer import answer_negotiation, derive_offer
+from claudemesh.broker.policy import FRAME_ITEMS_MAX, Meeting
+from claudemesh.broker.ports import DeliveryStore, DirectoryStore, ReceiptStore
+from claudemesh.broker.sending import Sending
+from claudemesh.broker.service import AcceptService
+from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.errors import MeshError
+from claudemesh.runtime.observe import Observer
+from claudemesh.runtime.tokens import fresh_token
+from claudemesh.wire import frames
+
+CALLS_MAX: Final = 32  # under way at once on one connection
+CLOSE_GRACE_S: Final = 10.0  # for a peer that reads slowly to hear why it is closed
+
+CLOSE_NOT_TEXT: Final = 1003
+CLOSE_INTERNAL: Final = 1011
+_OWN_CODES: Final = 4000
+
+PAUSE: Final = "deliver.pause"  # the one call that is about the connection itself
+
+
+class _PauseArgs(msgspec.Struct, frozen=True):
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketSettings:
+    inline_bytes: int
+    dedupe_days: int | None
+    lease_ttl_ms: int
+    stale_pong_ms: int  # the server ends a connection that answered no ping for so long
+    hello_timeout_s: float
+    slow_consumer_s: float  # how long one frame may take to be written
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """What all connections share. `spawn` starts what must go on when its connection is gone."""
+
+    service: AcceptService
+    calls: Calls
+    hub: Hub
+    directory: DirectoryStore
+    deliveries: DeliveryStore
+    receipts: ReceiptStore
+    settings: SocketSettings
+    clock: Clock
+    observer: Observer
+    mint: Callable[[], str]
+    spawn: Callable[[Coroutine[Any, Any, None]], object]
+
+
+class Closing(Exception):
+    """The connection is to be closed, with a code and a word."""
+
+    def __init__(self, code: int, reason: str, detail: str = "", **data: Any) -> None:  # noqa: ANN401
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+        self.detail = detail
+        self.data = data
+
+
+class Gone(Exception):
+    """The other side is not there any more."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class SocketApp:
+    """The ASGI application of `/v1/ws`."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        await Connection(house=self._house, receive=receive, send=send).run()
+
+
+class Connection:
+    identity: Identity
+
+    def __init__(self, house: House, receive: Receive, send: Send) -> None:
+        self._house = house
+        self._receive = receive
+        self._send = send
+        self._is_closed = False
+        self._last_frame_ms = 0
+        self._close_asked: asyncio.Future[Closing] = asyncio.get_running_loop().create_future()
+        self._calls = asyncio.Semaphore(CALLS_MAX)
+
+    # --- what others ask of it: hub.Live -----------------------------------------------------------
+
+    def close(self, code: int, reason: str) -> None:
+        if not self._close_asked.done():
+            self._close_asked.set_result(Closing(code, reason))
+
+    def wake(self) -> None:
+        self._pump.wake()
+
+    def set_active(self, active: bool) -> None:  # noqa: FBT001  a switch
+        self._pump.set_active(active=active)
+
+    def hint(self, client_message_ids: Sequence[str]) -> None:
+        self._hints.note(client_message_ids)
+
+    # --- its life ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        try:
+            await self._open()
+            await self._serve()
+        except Gone:
+            pass
+        except Closing as closing:
+            await self._end(closing)
+        except Exception:
+            await self._end(Closing(CLOSE_INTERNAL, "internal_error"))
+            raise
+
+    async def _open(self) -> None:
+        house = self._house
+        await self._receive()  # websocket.connect
+        await self._send({"type": "websocket.accept"})
+        nonce = fresh_token()
+        await self._write(frames.render(frames.Welcome(nonce, house.clock.wall_ms())))
+        try:
+            self.identity = await self._hear_hello(nonce)
+            self._furnish(self.identity)
+            self._join()
+        except Closing as closing:
+            house.observer.publish(ConnectionRefused(closing.code, closing.reason))
+            raise
+
+    async def _hear_hello(self, nonce: str) -> Identity:
+        house = self._house
+        try:
+            async with asyncio.timeout(house.settings.hello_timeout_s):
+                frame = self._parse(await self._read_text())
+        except TimeoutError as error:
+            raise Closing(frames.CLOSE_UNAUTHENTICATED, "hello_timeout") from error
+        if not isinstance(frame, frames.Hello):
+            raise Closing(frames.CLOSE_UNAUTHENTICATED, "hello_required")
+        try:
+            return await verify_hello(frame, nonce, house.directory, house.clock)
+        except HelloRefused as refused:
+            raise Closing(refused.close_code, refused.reason, **refused.data) from refused
+        except MeshError as error:  # the store does not answer: that is not the caller's fault
+            raise Closing(CLOSE_INTERNAL, error.code) from error
+
+    def _furnish(self, identity: Identity) -> None:
+        house, sender = self._house, identity.sender
+        self._sending = Sending(house.service, identity, house.spawn, self._write_or_close)
+        self._pump = Pump(
+            house.deliveries,
+            sender,
+            clock=house.clock,
+            push=self._write,
+            last_life_ms=self._last_life_ms,
+            gave_up=self._tell_dead,
+        )
+        self._acks = AckBook(house.deliveries, sender, house.clock, self._tell_senders)
+        self._hints = Hints(house.receipts, sender, self._write)
+
+    def _join(self) -> None:
+        try:
+            self._house.hub.join(self)
+        except AlreadyConnected as error:
+            raise Closing(frames.CLOSE_ALREADY_CONNECTED, Meeting.REFUSED.value) from error
+
+    async def _serve(self) -> None:
+        house, identity = self._house, self.identity
+        code, reason = 1006, ""
+        try:
+            ack = frames.HelloAck(
+                presence_id=house.mint(),
+                member_id=identity.member.uid,
+                mesh_slug=identity.mesh.slug,
+                lease_ttl_ms=house.settings.lease_ttl_ms,
+                broker_version=house.settings.version,
+            )
+            await self._write(frames.render(ack))
+            await self._work()
+        except Gone as gone:
+            code = gone.code
+            raise
+        except Closing as closing:
+            code, reason = closing.code, closing.reason
+            raise
+        finally:
+            self._is_closed = True
+            house.hub.leave(self)
+            house.spawn(self._flush_acks())
+            member = identity.member.uid
+            house.observer.publish(
+                MemberDisconnected(identity.mesh.uid, member, identity.instance_id, code, reason)
+            )
+
+    async def _work(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._sending.run())
+                group.create_task(self._acks.run())
+                group.create_task(self._pump.run())
+                group.create_task(self._hints.run())
+                group.create_task(self._until_closed())
+                await self._read(group)
+        except* (Closing, Gone) as ended:
+            raise _first(ended) from None
+
+    async def _until_closed(self) -> None:
+        raise await self._close_asked
+
+    async def _end(self, closing: Closing) -> None:
+        self._is_closed = True
+        message = {"type": "websocket.close", "code": closing.code, "reason": closing.reason}
+        with suppress(OSError, RuntimeError, TimeoutError):
+            async with asyncio.timeout(CLOSE_GRACE_S):
+                if closing.code >= _OWN_CODES:
+                    said = frames.Error(closing.reason, closing.code, closing.detail, closing.data)
+                    await self._send({"type": "websocket.send", "text": frames.render(said)})
+                await self._send(message)
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    async def _read(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            text = await self._read_text()
+            frame = self._parse(text)
+            match frame:
+                case frames.Send():
+                    if len(frame.items) > FRAME_ITEMS_MAX:
+                        detail = f"at most {FRAME_ITEMS_MAX} messages in a frame"
+                        raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", detail)
+                    await self._sending.take(frame, len(text))
+                case frames.Ack():
+                    self._acks.note(frame.ids, self._pump.acked(frame.ids))
+                case frames.Call():
+                    await self._calls.acquire()
+                    group.create_task(self._call(frame))
+                case frames.FeatureNegotiationRequest():
+                    await self._negotiate(frame)
+                case frames.Hello():
+                    raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", "a second hello")
+
+    async def _read_text(self) -> str:
+        message = await self._receive()
+        if message["type"] == "websocket.disconnect":
+            raise Gone(message.get("code") or 1005)
+        text = message.get("text")
+        if not isinstance(text, str):
+            raise Closing(CLOSE_NOT_TEXT, "text_only")
+        self._last_frame_ms = self._house.clock.monotonic_ms()
+        return text
+
+    def _parse(self, text: str) -> frames.ToBroker:
+        try:
+            return frames.parse_to_broker(text)
+        except frames.BadFrame as error:
+            raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", str(error)[:200]) from error
+
+    async def _call(self, call: frames.Call) -> None:
+        try:
+            reply = self._pause(call) if call.op == PAUSE else await self._house.calls.answer(self.identity, call)
+            await self._write(frames.render(reply))
+        finally:
+            self._calls.release()
+
+    def _pause(self, call: frames.Call) -> frames.Reply:
+        """Stop pushing while the inbox is full, or go on."""
+        try:
+            paused = msgspec.convert(call.args, _PauseArgs).paused
+        except msgspec.ValidationError as error:
+            raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", str(error)) from error
+        self._pump.set_paused(paused=paused)
+        return frames.Reply(call.n, {"paused": paused})
+
+    async def _negotiate(self, request: frames.FeatureNegotiationRequest) -> None:
+        settings = self._house.settings
+        offer = derive_offer(settings.dedupe_days, settings.inline_bytes, self.identity.mesh.policy)
+        response = answer_negotiation(request, offer)
+        await self._write(frames.render(response))
+        if response.missing_required:
+            raise Closing(
+                frames.CLOSE_FEATURE_UNAVAILABLE, "feature_unavailable", missing=response.missing_required
+            )
+
+    # --- writing -----------------------------------------------------------------------------------
+
+    async def _write(self, text: str) -> None:
+        if self._is_closed:
+            raise Gone(1006)
+        try:
+            async with asyncio.timeout(self._house.settings.slow_consumer_s):
+                await self._send({"type": "websocket.send", "text": text})
+        except TimeoutError as error:
+            raise Closing(frames.CLOSE_SLOW_CONSUMER, "slow_consumer") from error
+        except (OSError, RuntimeError) as error:  # the server says so in either way
+            raise Gone(1006) from error
+
+    async def _write_or_close(self, text: str) -> None:
+        """Write from a task that is not this connection's: nothing may come out of it."""
+        try:
+            await self._write(text)
+        except Closing as closing:
+            self.close(closing.code, closing.reason)
+        except Gone:
+            pass
+
+    # --- deliveries --------------------------------------------------------------------------------
+
+    def _last_life_ms(self) -> int:
+        """Return when it last showed life: a frame, or an answered ping, which the server tells by not closing."""
+        return max(self._last_frame_ms, self._house.clock.monotonic_ms() - self._house.settings.stale_pong_ms)
+
+    def _tell_senders(self, parcels: list[Parcel]) -> None:
+        self._house.hub.hint_all(Moved(parcel.sender_id, parcel.client_message_id) for parcel in parcels)
+
+    def _tell_dead(self, history_ids: Sequence[int]) -> None:
+        identity = self.identity
+        self._house.observer.publish(
+            DeadLettered(identity.mesh.uid, identity.member.uid, tuple(history_ids), "attempts_exhausted")
+        )
+
+    async def _flush_acks(self) -> None:
+        with suppress(MeshError):  # what could not be written down is delivered again
+            await self._acks.flush()
+
+
+def _first(ended: BaseExceptionGroup[Closing | Gone]) -> Closing | Gone:
+    """Return why it ended: what we decided before what the other side did."""
+    found: list[Closing | Gone] = []
+    for error in ended.exceptions:
+        found += [_first(error)] if isinstance(error, BaseExceptionGroup) else [error]
+    return next((error for error in found if isinstance(error, Closing)), found[0])

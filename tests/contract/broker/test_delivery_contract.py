@@ -1,0 +1,186 @@
+"""What waits for a member, what its acks mean, and what receipts say of it."""
+
+import pytest
+
+from claudemesh.broker.model import Accepted, DeliveryState, MessageReceipt, Moved
+from claudemesh.broker.policy import ATTEMPTS_MAX
+from claudemesh.wire.frames import DeliverItem
+from tests.contract.broker.backends import NOW, House, Stores, Town, batch, dm, job, post, settle, subscribe
+
+import msgspec  # isort: skip
+
+WIDE = 1 << 30
+
+
+async def waiting(stores: Stores, town: Town, name: str, after: int = 0, count: int = 1000) -> list[int]:
+    return [parcel.history_id for parcel in await stores.deliveries.page(town[name], after, count, WIDE)]
+
+
+async def receipt(stores: Stores, town: Town, sender: str, id_: str) -> MessageReceipt:
+    [found] = await stores.receipts.receipts(town[sender], [id_], [])
+    return found
+
+
+async def test_deliveries_wait_in_the_order_of_history_with_all_that_was_sent(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await subscribe(stores, town, "news", "alice", "bob")
+    sent = [
+        dm("1", "bob", "to you", reply_to="some-id", meta={"k": [1, "é"]}, priority="now"),
+        post("2", "news", "to all", meta={"mentions": ["bob"]}),
+    ]
+    outcomes = await stores.accepts.accept(batch(town["alice"], *sent))
+    parcels = await stores.deliveries.page(town["bob"], 0, 10, WIDE)
+    first, second = (msgspec.json.decode(parcel.payload, type=DeliverItem) for parcel in parcels)
+    assert (first.history_id, first.body, first.kind, first.ref) == (1, "to you", "dm", "key-of-bob")
+    assert (first.reply_to, first.meta, first.priority) == ("some-id", {"k": [1, "é"]}, "now")
+    assert (first.sender_name, first.sender_pubkey) == ("alice", "key-of-alice")
+    assert first.sender_id == town.members["alice"].uid
+    assert (first.client_message_id, first.accepted_at) == ("1", NOW)
+    assert (second.history_id, second.kind, second.ref, second.meta) == (2, "topic", "news", {"mentions": ["bob"]})
+    ids = [outcome.broker_message_id for outcome in outcomes if isinstance(outcome, Accepted)]
+    assert [first.broker_message_id, second.broker_message_id] == ids
+    assert await waiting(stores, town, "alice") == []
+
+
+async def test_a_page_is_bounded_by_count_and_bytes_but_never_empty_while_something_waits(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.accepts.accept(batch(town["alice"], *(dm(f"{n}", "bob", "x" * 1000) for n in range(10))))
+    assert await waiting(stores, town, "bob", count=3) == [1, 2, 3]
+    assert await waiting(stores, town, "bob", after=8) == [9, 10]
+    few = await stores.deliveries.page(town["bob"], 0, 10, 3000)
+    assert 1 <= len(few) <= 3
+    assert len(await stores.deliveries.page(town["bob"], 0, 10, 1)) == 1
+
+
+@pytest.mark.req("Q1")
+async def test_an_ack_settles_the_members_own_deliveries_and_no_others(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob", "carol")
+    await subscribe(stores, town, "news", "alice", "bob", "carol")
+    await stores.accepts.accept(batch(town["alice"], *(post(f"{n}", "news") for n in range(5))))
+    await stores.deliveries.ack(town["bob"], [1, 2, 4, 77], NOW + 1)
+    assert await waiting(stores, town, "bob") == [3, 5]
+    assert await waiting(stores, town, "carol") == [1, 2, 3, 4, 5]
+    await stores.deliveries.ack(town["bob"], [1, 2, 3], NOW + 9)
+    assert await waiting(stores, town, "bob") == [5]
+    found = await receipt(stores, town, "alice", "0")
+    [bob, carol] = found.recipients
+    assert (bob.name, bob.state, bob.delivered_at) == ("bob", "delivered", NOW + 1)  # the first ack counts
+    assert (carol.name, carol.state) == ("carol", "accepted")
+    assert await stores.deliveries.depth() == 6
+
+
+@pytest.mark.req("Q8")
+async def test_a_subscription_begins_with_the_next_message_and_ends_with_the_last(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await subscribe(stores, town, "news", "alice")
+    await stores.accepts.accept(batch(town["alice"], post("1", "news")))
+    assert await stores.topics.subscribe(town["bob"], "news") == 1
+    await stores.accepts.accept(batch(town["alice"], post("2", "news")))
+    assert await stores.topics.subscribe(town["bob"], "news") == 1  # it stands
+    assert await stores.topics.unsubscribe(town["bob"], "news", NOW) is True
+    assert await stores.topics.unsubscribe(town["bob"], "news", NOW) is False
+    await stores.accepts.accept(batch(town["alice"], post("3", "news")))
+    assert await stores.topics.subscribe(town["bob"], "news") == 3
+    await stores.accepts.accept(batch(town["alice"], post("4", "news")))
+    assert await waiting(stores, town, "bob") == [2, 4]  # what was delivered before the end stays
+
+
+@pytest.mark.req("Q1")
+async def test_a_delivery_is_a_dead_letter_after_so_many_attempts(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), dm("2", "bob"), dm("3", "bob")))
+    await stores.deliveries.ack(town["bob"], [2], NOW)
+    for _ in range(ATTEMPTS_MAX - 1):
+        assert await stores.deliveries.count_attempts(town["bob"], [1, 2], NOW + 1) == []
+    assert await waiting(stores, town, "bob") == [1, 3]
+    assert await stores.deliveries.count_attempts(town["bob"], [1, 2], NOW + 2) == [1]
+    assert await waiting(stores, town, "bob") == [3]
+    dead = await receipt(stores, town, "alice", "1")
+    assert (dead.state, dead.at) == (DeliveryState.DEAD_LETTER, NOW + 2)
+    assert dead.recipients[0].dead_reason == "attempts_exhausted"
+    assert (await receipt(stores, town, "alice", "2")).recipients[0].attempts == 0  # it was acknowledged
+    await stores.deliveries.ack(town["bob"], [1], NOW + 3)  # it had arrived after all, and that is evidence
+    assert (await receipt(stores, town, "alice", "1")).state is DeliveryState.DELIVERED
+
+
+@pytest.mark.req("Q6")
+async def test_a_message_shows_its_least_advanced_recipient_with_counts(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob", "carol", "dave")
+    await subscribe(stores, town, "news", "alice", "bob", "carol", "dave")
+    [accepted] = await stores.accepts.accept(batch(town["alice"], post("1", "news")))
+    assert isinstance(accepted, Accepted)
+    seen = [(await receipt(stores, town, "alice", "1")).state]
+    for name, at in (("bob", 1), ("carol", 2), ("dave", 3)):
+        await stores.deliveries.ack(town[name], [1], NOW + at)
+        seen.append((await receipt(stores, town, "alice", "1")).state)
+    assert seen == ["accepted", "accepted", "accepted", "delivered"]
+    for name in ("bob", "carol"):
+        moved = await stores.deliveries.mark_read(town[name], [accepted.broker_message_id, "unknown"], NOW + 4)
+        assert moved == [Moved(town["alice"].member_id, "1")]
+    await stores.accepts.accept(batch(town["bob"], dm("r", "alice", reply_to=accepted.broker_message_id)))
+    found = await receipt(stores, town, "alice", "1")
+    assert (found.state, found.at) == ("delivered", NOW + 3)
+    assert found.counts == {"acted": 1, "read": 1, "delivered": 1}
+    [bob, carol, dave] = found.recipients
+    assert (bob.state, bob.acted_at, bob.read_at) == ("acted", NOW, NOW + 4)
+    assert (carol.state, dave.state) == ("read", "delivered")
+
+
+@pytest.mark.req("Q6")
+async def test_a_reply_or_a_mark_before_the_ack_does_not_end_the_delivery(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    [accepted] = await stores.accepts.accept(batch(town["alice"], dm("1", "bob")))
+    assert isinstance(accepted, Accepted)
+    await stores.accepts.accept(batch(town["bob"], dm("r", "alice", reply_to=accepted.broker_message_id)))
+    assert len(await stores.deliveries.mark_read(town["bob"], [accepted.broker_message_id], NOW)) == 1
+    assert (await receipt(stores, town, "alice", "1")).state is DeliveryState.ACCEPTED
+    assert await waiting(stores, town, "bob") == [1]  # the inbox has not got it
+    await stores.deliveries.ack(town["bob"], [1], NOW)
+    assert (await receipt(stores, town, "alice", "1")).state is DeliveryState.ACTED
+
+
+async def test_a_reply_of_somebody_who_did_not_get_it_is_no_act(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob", "carol")
+    [accepted] = await stores.accepts.accept(batch(town["alice"], dm("1", "bob")))
+    assert isinstance(accepted, Accepted)
+    await stores.deliveries.ack(town["bob"], [1], NOW)
+    await stores.accepts.accept(batch(town["carol"], dm("r", "alice", reply_to=accepted.broker_message_id)))
+    assert await stores.deliveries.mark_read(town["carol"], [accepted.broker_message_id], NOW) == []
+    assert (await receipt(stores, town, "alice", "1")).state is DeliveryState.DELIVERED
+
+
+async def test_receipts_are_the_senders_own_and_a_trace_is_for_who_took_part(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob", "carol")
+    await stores.work.create_queue(town["alice"], "jobs", NOW)
+    outcomes = await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), job("2", "jobs")))
+    letter, work = (outcome.broker_message_id for outcome in outcomes if isinstance(outcome, Accepted))
+    by_broker_id = await stores.receipts.receipts(town["alice"], ["1"], [letter, work])
+    assert sorted(found.client_message_id for found in by_broker_id) == ["1", "2"]
+    assert await stores.receipts.receipts(town["bob"], ["1"], [letter]) == []
+    assert await stores.receipts.trace(town["carol"], letter) is None
+    assert await stores.receipts.trace(town["carol"], work) is not None
+    traced = await stores.receipts.trace(town["bob"], letter)
+    assert traced is not None
+    assert (traced.client_message_id, traced.kind, traced.ref) == ("1", "dm", "key-of-bob")
+
+
+async def test_a_key_of_a_session_leads_to_its_member_and_is_kept_as_a_hint(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob", "carol")
+    assert await stores.directory.remember_session(town["bob"], "key-of-a-session", NOW) is True
+    assert await stores.directory.remember_session(town["bob"], "key-of-a-session", NOW) is True
+    assert await stores.directory.remember_session(town["carol"], "key-of-a-session", NOW) is False
+    assert await stores.directory.remember_session(town["carol"], "key-of-bob", NOW) is False
+    await stores.accepts.accept(batch(town["alice"], dm("1", "a-session")))
+    [parcel] = await stores.deliveries.page(town["bob"], 0, 10, WIDE)
+    delivered = msgspec.json.decode(parcel.payload, type=DeliverItem)
+    assert (delivered.to_session, delivered.ref) == ("key-of-a-session", "key-of-a-session")

@@ -1,0 +1,117 @@
+"""Retention: messages go, ids stay as long as they must, and nothing that is waited for goes unseen."""
+
+import pytest
+
+from claudemesh.broker.model import Accepted, DeliveryState, Duplicate
+from claudemesh.broker.upkeep import Upkeep
+from claudemesh.kernel.errors import IdRetired
+from claudemesh.runtime.observe import Observer
+from tests.contract.broker.backends import NOW, House, batch, dm, job, post, settle, subscribe
+
+DAY = 86_400_000
+
+
+def upkeep(house: House, days: int = 365) -> Upkeep:
+    return Upkeep(house.stores.upkeep, house.stores.work, house.clock, Observer(), days)
+
+
+async def test_the_brokers_seed_is_made_once(house: House) -> None:
+    assert await house.stores.upkeep.broker_seed(b"a" * 32) == b"a" * 32
+    assert await house.stores.upkeep.broker_seed(b"b" * 32) == b"a" * 32
+    house.reopen()
+    assert await house.stores.upkeep.broker_seed(b"c" * 32) == b"a" * 32
+
+
+@pytest.mark.req("B7")
+async def test_an_old_message_goes_and_its_id_still_answers_until_it_expires_too(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await subscribe(stores, town, "news", "alice", "bob")
+    expires = NOW + 400 * DAY
+    old = [dm("1", "bob"), post("2", "news", meta={"mentions": ["bob"]})]
+    outcomes = await stores.accepts.accept(batch(town["alice"], *old, expires_at=expires))
+    await stores.deliveries.ack(town["bob"], [1, 2], NOW)
+    house.clock.advance(300 * DAY)
+    await stores.accepts.accept(batch(town["alice"], dm("3", "bob"), now_ms=house.clock.wall_ms()))
+    assert (await upkeep(house).sweep()).messages == 0
+    house.clock.advance(66 * DAY)
+    swept = await upkeep(house).sweep()
+    assert (swept.messages, swept.dead_letters, swept.ids) == (2, 0, 0)
+    [again] = await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), now_ms=house.clock.wall_ms()))
+    first = outcomes[0]
+    assert isinstance(first, Accepted)
+    assert again == Duplicate(first.broker_message_id, 1, history_available=False, first_seen_at=NOW)
+    [receipt] = await stores.receipts.receipts(town["alice"], ["1"], [])
+    assert receipt.history_available is False
+    assert await stores.upkeep.check() == []
+    house.clock.advance(40 * DAY)
+    swept = await upkeep(house).sweep()
+    assert (swept.messages, swept.ids) == (0, 2)
+    assert list(await stores.accepts.standing(town["alice"].member_id, ["1", "2", "3"])) == ["3"]
+    assert await stores.upkeep.check() == []
+
+
+@pytest.mark.req("B7")
+async def test_what_somebody_still_waits_for_is_a_dead_letter_before_it_goes(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.work.create_queue(town["alice"], "jobs", NOW)
+    await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), job("2", "jobs"), dm("3", "bob")))
+    await stores.deliveries.ack(town["bob"], [3], NOW)
+    house.clock.advance(366 * DAY)
+    swept = await upkeep(house).sweep()
+    assert (swept.messages, swept.dead_letters) == (1, 2)  # the third was delivered
+    for id_ in ("1", "2"):
+        [receipt] = await stores.receipts.receipts(town["alice"], [id_], [])
+        assert receipt.state is DeliveryState.DEAD_LETTER
+        assert receipt.recipients[0].dead_reason == "retention"
+    assert await stores.deliveries.page(town["bob"], 0, 10, 1000) == []
+    assert await stores.work.work(town["bob"], "jobs", 1000, NOW) is None
+    assert await stores.upkeep.check() == []
+    house.clock.advance(DAY + 1)
+    swept = await upkeep(house).sweep()
+    assert (swept.messages, swept.dead_letters) == (2, 0)
+    assert await stores.upkeep.check() == []
+
+
+@pytest.mark.req("B7")
+async def test_ids_are_never_forgotten_in_permanent_mode_nor_before_their_message(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), expires_at=None))
+    await stores.accepts.accept(batch(town["alice"], dm("2", "bob"), expires_at=NOW + DAY))
+    await stores.deliveries.ack(town["bob"], [1, 2], NOW)
+    house.clock.advance(10 * DAY)
+    assert (await upkeep(house).sweep()).ids == 0  # the second id has expired, but its message is still kept
+    house.clock.advance(1000 * DAY)
+    assert (await upkeep(house).sweep()).messages == 2
+    assert set(await stores.accepts.standing(town["alice"].member_id, ["1", "2"])) >= {"1"}
+
+
+@pytest.mark.req("B7")
+async def test_retired_ids_are_forgotten_when_they_expire(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.accepts.retire(town["alice"], "late", NOW, NOW + 10 * DAY)
+    await stores.accepts.retire(town["alice"], "never", NOW, None)
+    house.clock.advance(9 * DAY)
+    assert (await upkeep(house).sweep()).ids == 0
+    [refused] = await stores.accepts.accept(batch(town["alice"], dm("late", "bob")))
+    assert isinstance(refused, IdRetired)
+    house.clock.advance(2 * DAY)
+    assert (await upkeep(house).sweep()).ids == 1
+    [accepted, refused] = await stores.accepts.accept(batch(town["alice"], dm("late", "bob"), dm("never", "bob")))
+    assert isinstance(accepted, Accepted)
+    assert isinstance(refused, IdRetired)
+
+
+async def test_a_sweep_of_many_pages_goes_to_the_end(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    for page in range(6):
+        await stores.accepts.accept(batch(town["alice"], *(dm(f"{page}-{n}", "bob") for n in range(100))))
+    await stores.deliveries.ack(town["bob"], [*range(1, 601)], NOW)
+    house.clock.advance(800 * DAY)
+    swept = await upkeep(house).sweep()
+    assert (swept.messages, swept.ids) == (600, 600)
+    assert await stores.upkeep.check() == []

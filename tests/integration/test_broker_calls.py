@@ -1,0 +1,146 @@
+"""What is asked by `call`: the directory, topics, queues, receipts, marks, retiring."""
+
+from pathlib import Path
+
+import pytest
+
+from claudemesh.kernel.fingerprint import Kind
+from claudemesh.wire import frames
+from tests.integration.broker_client import Refused, broker, create_mesh, dm, item, join
+
+
+async def test_the_directory_names_everybody_with_their_keys(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running, name="alice")
+        bob = await join(alice, "bob")
+        async with bob.connected() as wire:
+            members = (await wire.call("directory"))["members"]
+            assert [(one["name"], one["pubkey"], one["role"]) for one in members] == [
+                ("alice", alice.keys.pubkey, "owner"),
+                ("bob", bob.keys.pubkey, "member"),
+            ]
+            assert members[1]["member_id"] == wire.ack.member_id
+
+
+async def test_a_call_that_cannot_be_answered_gets_a_problem_and_the_connection_goes_on(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running)
+        async with alice.connected() as wire:
+            wrong = {
+                "no.such.operation": {},
+                "topic.create": {},
+                "topic.subscribe": {"name": "nowhere"},
+                "queue.work": {"name": "nothing"},
+                "queue.ack": {"name": "q", "id": "x", "token": 2**70},
+                "queue.renew": {"name": "q", "id": "x", "token": 1, "lease_ms": 0},
+                "retire": {"client_message_id": "a b"},
+                "receipts": {"ids": ["x" * 200]},
+                "read": {"broker_message_ids": ["x"] * 1001},
+                "trace": {"id": "unknown"},
+            }
+            codes = {}
+            for op, args in wrong.items():
+                with pytest.raises(Refused) as refused:
+                    await wire.call(op, **args)
+                codes[op] = refused.value.code
+            assert codes == {
+                "no.such.operation": "not_found",
+                "topic.create": "invalid_request",
+                "topic.subscribe": "destination_not_found",
+                "queue.work": "destination_not_found",
+                "queue.ack": "invalid_request",
+                "queue.renew": "invalid_request",
+                "retire": "invalid_client_message_id",
+                "receipts": "invalid_request",
+                "read": "invalid_request",
+                "trace": "not_found",
+            }
+            assert "server_time_ms" in await wire.call("ping")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 200, "-x", "é", "a\0b"])
+async def test_a_name_that_no_topic_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running)
+        async with alice.connected() as wire:
+            for op in ("topic.create", "topic.subscribe", "queue.create", "queue.work"):
+                with pytest.raises(Refused) as refused:
+                    await wire.call(op, name=name)
+                assert refused.value.code == "invalid_request"
+
+
+@pytest.mark.req("Q3")
+async def test_work_is_leased_renewed_and_acked_over_the_wire(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        boss = await create_mesh(running, name="boss")
+        worker = await join(boss, "worker")
+        async with boss.connected() as b, worker.connected() as w:
+            assert await b.call("queue.create", name="jobs") == {"name": "jobs", "created": True}
+            assert await w.call("queue.work", name="jobs") is None
+            [outcome] = await b.send(item("j1", Kind.QUEUE, "jobs", "sweep", meta={"room": 3}))
+            work = await w.call("queue.work", name="jobs", lease_ms=60_000)
+            assert (work["client_message_id"], work["body"], work["meta"]) == ("j1", "sweep", {"room": 3})
+            assert (work["from"], work["from_name"]) == (boss.keys.pubkey, "boss")
+            assert work["broker_message_id"] == outcome.broker_message_id
+            assert work["lease_expires_at"] > work["accepted_at"]
+            claim = {"name": "jobs", "id": work["broker_message_id"], "token": work["lease_token"]}
+            assert (await w.call("queue.renew", **claim, lease_ms=120_000))["lease_ttl_ms"] > 60_000
+            with pytest.raises(Refused) as refused:
+                await w.call("queue.ack", **claim | {"token": work["lease_token"] + 1})
+            assert refused.value.code == "lease_lost"
+            await w.call("queue.ack", **claim)
+            [receipt] = (await b.call("receipts", ids=["j1"]))["items"]
+            assert (receipt["state"], receipt["recipients"][0]["name"]) == ("acted", "worker")
+            assert (await b.call("queue.list"))["queues"][0]["ready"] == 0
+
+
+@pytest.mark.req("Q6")
+async def test_receipts_go_from_accepted_to_acted_and_only_by_evidence(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running, name="alice")
+        bob = await join(alice, "bob")
+        async with alice.connected() as a, bob.connected() as b:
+
+            async def state() -> str:
+                return (await a.call("receipts", ids=["m"]))["items"][0]["state"]
+
+            await a.send(dm("m", bob))
+            [delivered] = await b.deliveries(1)
+            states = [await state()]  # pushed is not delivered
+            await b.acknowledge([delivered])
+            await a.expect(frames.Receipt)
+            states.append(await state())
+            marked = await b.call("read", broker_message_ids=[delivered.broker_message_id, "unknown"])
+            assert marked == {"marked": 1}
+            states.append(await state())
+            await b.send(dm("r", alice, reply_to=delivered.broker_message_id))
+            states.append(await state())
+            assert states == ["accepted", "delivered", "read", "acted"]
+            traced = await b.call("trace", id=delivered.broker_message_id)
+            assert traced["recipients"][0]["acted_at"] >= traced["recipients"][0]["delivered_at"]
+            assert (await a.call("trace", id="m"))["broker_message_id"] == delivered.broker_message_id
+
+
+@pytest.mark.req("D10")
+async def test_retiring_returns_the_accept_or_closes_the_id(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running)
+        async with alice.connected() as wire:
+            [outcome] = await wire.send(dm("done", alice))
+            told = await wire.call("retire", client_message_id="done")
+            assert (told["accepted"], told["broker_message_id"]) == (True, outcome.broker_message_id)
+            assert await wire.call("retire", client_message_id="late") == {"accepted": False}
+            [refusal] = await wire.send(dm("late", alice))
+            assert (refusal.status, refusal.code) == (409, "id_retired")
+
+
+async def test_a_full_inbox_pauses_deliveries_until_it_says_otherwise(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running)
+        async with alice.connected() as wire:
+            assert await wire.call("deliver.pause", paused=True) == {"paused": True}
+            await wire.send(dm("1", alice))
+            await wire.call("ping")
+            assert not [one for one in wire._passed if isinstance(one, frames.Deliver)]
+            await wire.call("deliver.pause", paused=False)
+            assert len(await wire.deliveries(1)) == 1
