@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from claudemesh.cli.recover import recover_outbox
 from claudemesh.daemon import identity
 from claudemesh.daemon.settings import Config
 from claudemesh.daemon.terms import OutboxLimits
 from claudemesh.kernel.errors import AlreadyRunning, HostMismatch, MaxAgeAboveWindow, StoreCorrupt
+from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.keys import KeyPair
 from tests.mesh import local_broker, local_daemon, rejoin
 
@@ -46,12 +48,22 @@ async def test_a_damaged_outbox_keeps_the_daemon_from_starting_and_names_the_way
     async with local_daemon(state_dir, keys=keys) as daemon:
         for number in range(50):
             await daemon.send(BOB, "x" * 500, client_message_id=f"m{number}")
-    damage(state_dir / "outbox.db")
+    damage(state_dir / "outbox.db", begin=0.75)
     before = (state_dir / "outbox.db").read_bytes()
     with pytest.raises(StoreCorrupt, match="daemon recover"):
         async with local_daemon(state_dir, keys=keys):
             pass
     assert (state_dir / "outbox.db").read_bytes() == before
+    saved = await asyncio.to_thread(recover_outbox, state_dir, SystemClock())
+    assert saved is not None
+    assert 5 < saved.saved < 50
+    assert saved.kept_at.read_bytes() == before
+    async with local_daemon(state_dir, keys=keys) as daemon:
+        rows = (await daemon.get("/v1/outbox"))["rows"]
+        assert len(rows) == saved.saved
+        first = rows[0]["client_message_id"]
+        assert (await daemon.send(BOB, "other", client_message_id=first)).status == 409, "its id is still used"
+    assert await asyncio.to_thread(recover_outbox, state_dir, SystemClock()) is None
 
 
 @pytest.mark.req("D9")
@@ -72,12 +84,13 @@ async def test_a_damaged_inbox_is_set_aside_and_the_daemon_goes_on(tmp_path: Pat
             assert bodies == [*map(str, range(40)), "after"]
 
 
-def damage(path: Path) -> None:
-    """Overwrite pages in the middle of the file, as a failing disk would."""
+def damage(path: Path, begin: float = 0.0) -> None:
+    """Overwrite all but the first page, or the end of the file, as a failing disk would."""
     size = path.stat().st_size
+    start = max(4096, int(size * begin) // 4096 * 4096)
     with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(os.urandom(size - 4096))
+        file.seek(start)
+        file.write(os.urandom(size - start))
 
 
 @pytest.mark.req("D9")

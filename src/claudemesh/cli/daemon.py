@@ -182,13 +182,21 @@ def accept_host(session: Session) -> None:
 @daemon.command()
 @click.pass_obj
 def recover(session: Session) -> None:
-    """Look whether the outbox is sound. Saving the rows of a damaged one is not built yet."""
-    from claudemesh.cli.recover import check_outbox  # noqa: PLC0415 - only here
+    """Save what can be read of a damaged outbox into a new one, and keep the damaged file."""
+    from claudemesh.cli.recover import recover_outbox  # noqa: PLC0415 - only here
 
-    check_outbox(session.state_dir)
-    session.out.document(
-        {"mesh": session.slug, "damaged": False}, ["the outbox is sound: there is nothing to recover"]
-    )
+    saved = recover_outbox(session.state_dir, SystemClock())
+    if saved is None:
+        document: dict[str, Any] = {"mesh": session.slug, "damaged": False}
+        session.out.document(document, ["the outbox is sound: there is nothing to recover"])
+        return
+    document = {"mesh": session.slug, "damaged": True, "saved": saved.saved, "missing": saved.missing}
+    lines = [
+        f"{saved.saved} rows saved; {saved.missing} numbers before the last of them could not be read",
+        f"the damaged file is kept: {escape(saved.kept_at)}",
+        "an id that is missing is no longer known: sent again, it would be taken for a new message",
+    ]
+    session.out.document(document | {"kept_at": str(saved.kept_at)}, lines)
 
 
 @daemon.command()

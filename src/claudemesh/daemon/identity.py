@@ -11,8 +11,8 @@ The host's fingerprint is sha256(machine-id || first stable MAC), so that a copi
 daemons speak with one key. The machine id is /etc/machine-id, else /var/lib/dbus/machine-id. A stable MAC is the
 burnt-in address of a physical device that is not on USB, the first by the device's name; for wireless ones that of
 the radio, since the interface's own may be drawn anew for each network. Fallbacks: where one of the two is missing
-(no such card, an image without a machine id) the other alone counts; where both are, as in most containers, there is
-nothing to compare, the file says null, and the check is off until there is.
+(no such card, an image without a machine id) the other alone counts; where both are, as in most containers, there
+is nothing to compare, the file says null, and the check is off until there is.
 """
 
 import hashlib

@@ -1,0 +1,117 @@
+"""Saving what can be read out of a damaged outbox, row by row, into a new one. The damaged file stays as it is.
+
+An id that could not be read is no longer known: a retry of it would be taken for a new send. So the count of what
+is missing is told, and the old file is kept for whoever wants to look deeper.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from claudemesh.daemon.stores.sqlite.outbox import SCHEMA
+from claudemesh.kernel.errors import StoreCorrupt
+from claudemesh.storage.sqlite import Database
+
+COLUMNS: Final = (
+    "seq, id, client_message_id, request_fingerprint, to_asked, destination, payload, enqueued_at, attempts, "
+    "server_errors, next_attempt_at, status, last_error, delivered_at, broker_message_id, history_id, aborted_at, "
+    "aborted_by, superseded_by"
+)
+READ: Final = f"SELECT {COLUMNS} FROM outbox WHERE seq >= ?1 ORDER BY seq LIMIT 1"  # noqa: S608  our own names
+WRITE: Final = f"INSERT OR IGNORE INTO outbox ({COLUMNS}) VALUES ({', '.join('?' * 19)})"  # noqa: S608  as above
+_COMPANIONS: Final = ("", "-wal", "-shm")
+STEP_MAX: Final = 1 << 20
+PAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    saved: int
+    missing: int  # numbers between the first row and the last one that could be read, of which no row could
+    kept_at: Path
+
+
+def salvage(path: Path, stamp: str) -> Salvaged:
+    """Put the damaged file aside and a new one in its place, with every row that can still be read.
+
+    StoreCorrupt if none can: an outbox that knows no id at all is not for a program to begin.
+    """
+    rows = _read_copy(path)
+    if not rows:
+        raise StoreCorrupt(
+            f"nothing of {path} can be read. Put back a copy of it and of its -wal file, or move both away to begin "
+            "with an empty outbox, which knows none of the old ids"
+        )
+    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    for companion in _COMPANIONS:
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + companion).rename(aside.with_name(aside.name + companion))
+    with Database.open(path, SCHEMA) as fresh:
+        for start in range(0, len(rows), PAGE):
+            fresh.write_blocking(_insert, rows[start : start + PAGE])
+    return Salvaged(len(rows), rows[-1][0] - len(rows), aside)
+
+
+def _read_copy(path: Path) -> list[tuple[Any, ...]]:
+    """Read from a copy: opening a database with a WAL changes it."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        for companion in _COMPANIONS:
+            with suppress(FileNotFoundError):
+                shutil.copyfile(path.with_name(path.name + companion), Path(folder) / f"copy.db{companion}")
+        return list(_readable(Path(folder) / "copy.db"))
+
+
+def _insert(connection: apsw.Connection, pages: Any) -> list[None]:  # noqa: ANN401  rows as SQLite gave them
+    for rows in pages:
+        connection.executemany(WRITE, rows)
+    return [None] * len(pages)
+
+
+def _readable(path: Path) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows that can be read, in order, stepping over those that cannot by ever larger steps."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        seq, step = 0, 1
+        while step <= STEP_MAX:
+            try:
+                rows = connection.execute(READ, (seq,)).fetchall()
+            except apsw.Error:
+                seq, step = seq + step, step * 2
+                continue
+            if not rows:
+                return
+            row: Any = rows[0]
+            if step > 1:  # back to just after the last row that could be read, by single steps
+                yield from _between(connection, seq - step // 2, row[0])
+            step = 1
+            if _is_whole(row):
+                yield tuple(row)
+            seq = row[0] + 1
+    finally:
+        connection.close()
+
+
+def _between(connection: apsw.Connection, begin: int, end: int) -> Iterator[tuple[Any, ...]]:
+    for seq in range(max(begin, 0), min(end, begin + STEP_MAX)):
+        with suppress(apsw.Error):
+            found: list[Any] = connection.execute(READ, (seq,)).fetchall()
+            if found and found[0][0] == seq and _is_whole(found[0]):
+                yield tuple(found[0])
+
+
+def _is_whole(row: Any) -> bool:  # noqa: ANN401  a row as SQLite gave it
+    """Say whether a row's values are of their kinds; a damaged page may hold anything."""
+    texts = (row[1], row[2], row[4], row[5], row[11])
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(row[3], bytes)
+        and len(row[3]) == 32  # noqa: PLR2004  a fingerprint
+        and isinstance(row[6], bytes)
+        and row[11] in {"pending", "inflight", "done", "dead", "aborted"}
+    )
