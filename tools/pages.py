@@ -5,10 +5,14 @@ from collections.abc import Iterator
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
+from unittest.mock import MagicMock
 
 import msgspec
 
-from claudemesh.broker.settings import BrokerConfig
+from claudemesh.asgi.routes import Route
+from claudemesh.broker.http import broker_routes
+from claudemesh.broker.settings import BrokerSettings
+from claudemesh.daemon.http import daemon_routes
 from claudemesh.daemon.settings import Config as DaemonConfig
 from claudemesh.runtime.settings import describe
 from claudemesh.wire import frames, negotiation, signing
@@ -40,10 +44,10 @@ def protocol_page() -> Iterator[str]:
         "",
         "# The wire between daemon and broker",
         "",
-        "One WebSocket at `/v1/ws`, JSON texts, told apart by `type`. The broker speaks first (`welcome`), the daemon",
-        "answers with a signed `hello` and, without waiting, its `feature_negotiation_request`. A field that is left",
-        "out has its default; a field that is not listed here is passed over. `n` numbers the sends and calls of one",
-        "connection.",
+        "One WebSocket at `/v1/ws`, JSON texts, told apart by `type`. The broker speaks first (`welcome`), the",
+        "daemon answers with a signed `hello` and, without waiting, its `feature_negotiation_request`. A field",
+        "that is left out has its default; one that is not listed here is passed over. `n` numbers the sends and",
+        "calls of one connection.",
         "",
         "## To the broker",
         "",
@@ -64,9 +68,9 @@ def _signatures() -> Iterator[str]:
     yield from (
         "## Signed bytes",
         "",
-        "A signature is ed25519, in lower-case hex, over the purpose and the fields below: each as UTF-8 text, numbers",
-        "in decimal, what is absent as an empty text, all joined by single zero bytes. A hello is signed with the",
-        "session's key if it names one, else with the member's.",
+        "A signature is ed25519, in lower-case hex, over the purpose and the fields below: each as UTF-8 text,",
+        "numbers in decimal, what is absent as an empty text, all joined by single zero bytes. A hello is signed",
+        "with the session's key if it names one, else with the member's.",
         "",
         "| purpose | fields, in this order |",
         "|---|---|",
@@ -74,7 +78,7 @@ def _signatures() -> Iterator[str]:
         "",
         "## Features",
         "",
-        f"Required: {', '.join(f'`{name}`' for name in negotiation.REQUIRED)}. "
+        f"Required: {', '.join(f'`{name}`' for name in negotiation.REQUIRED)}.",
         f"Optional: {', '.join(f'`{name}`' for name in negotiation.OPTIONAL)}.",
         "",
     )
@@ -87,20 +91,53 @@ def _closings() -> Iterator[str]:
             yield f"| {value} | {name.removeprefix('CLOSE_').lower()} |"
 
 
+def http_page() -> Iterator[str]:
+    """List the routes; the handlers are closures over parts that no request reaches here."""
+    parts = MagicMock()
+    parts.version = "0"
+    yield from (
+        MADE,
+        "",
+        "# HTTP",
+        "",
+        "Every server describes itself in full at `/openapi.json`. An error is `application/problem+json`; its",
+        "codes are in [errors](errors.md).",
+        "",
+        "## The daemon",
+        "",
+        "On its Unix socket, and where TCP is enabled on 127.0.0.1 with `Authorization: Bearer` and the token of",
+        "the file `local_token`.",
+        "",
+        *_routes(daemon_routes(parts)),
+        "## The broker",
+        "",
+        "Members speak to it over the [WebSocket](protocol.md); HTTP is for what comes before, and for operators.",
+        "",
+        *_routes(broker_routes(parts)),
+    )
+
+
+def _routes(routes: list[Route]) -> Iterator[str]:
+    yield from ("| | | |", "|---|---|---|")
+    for route in routes:
+        yield f"| {route.method} | `{route.path}` | {route.summary} |"
+    yield ""
+
+
 def settings_page() -> Iterator[str]:
     yield from (
         MADE,
         "",
         "# Settings",
         "",
-        "TOML files, and environment variables that overrule them. An unknown name is refused, with the nearest one.",
+        "TOML files, and environment variables that overrule them. An unknown name is refused.",
         "",
         "## The daemon: `config.toml` in its state directory",
         "",
         *_settings(DaemonConfig),
         "## The broker: `broker.toml` in `CLAUDEMESH_HOME`",
         "",
-        *_settings(BrokerConfig),
+        *_settings(BrokerSettings),
     )
 
 
@@ -132,7 +169,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _type(kind: Any) -> str:
+def _type(kind: Any) -> str:  # noqa: ANN401  an annotation may be anything
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return " or ".join(_type(argument) for argument in arguments)
@@ -144,5 +181,12 @@ def _type(kind: Any) -> str:
         return "object"
     if isinstance(kind, type) and issubclass(kind, Enum):
         return ", ".join(f"`{member.value}`" for member in kind)
-    names = {str: "text", int: "whole number", bool: "true or false", NoneType: "null", Any: "anything", dict: "object"}
+    names = {
+        str: "text",
+        int: "whole number",
+        bool: "true or false",
+        NoneType: "null",
+        Any: "anything",
+        dict: "object",
+    }
     return names.get(kind) or kind.__name__

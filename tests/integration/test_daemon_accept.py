@@ -103,7 +103,11 @@ TABLE = [
 @pytest.mark.req("D3", "D4")
 @pytest.mark.parametrize(("state", "is_same", "status", "said"), TABLE)
 async def test_the_same_id_again_is_answered_by_the_table_and_changes_no_row(
-    daemon: LocalDaemon, state: OutboxState, is_same: bool, status: int, said: dict[str, Any]
+    daemon: LocalDaemon,
+    state: OutboxState,
+    is_same: bool,  # noqa: FBT001
+    status: int,
+    said: dict[str, Any],
 ) -> None:
     first = await daemon.send(BOB, "hello", client_message_id="m1")
     assert first.status == 202

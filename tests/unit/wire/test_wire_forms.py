@@ -96,7 +96,7 @@ def test_no_signature_is_good_for_another_purpose_or_another_field() -> None:
         signing.hello_bytes("other", hello),
         signing.hello_bytes("nonce", msgspec.structs.replace(hello, mesh_id="N")),
         signing.hello_bytes("nonce", msgspec.structs.replace(hello, session_pubkey="S")),
-        signing.hello_bytes("nonce", msgspec.structs.replace(hello, resume_token="S")),
+        signing.hello_bytes("nonce", msgspec.structs.replace(hello, resume_token="T")),  # noqa: S106
         signing.create_mesh_bytes(create),
         signing.redeem_bytes(redeem),
         signing.invite_bytes(INVITE),
