@@ -15,7 +15,7 @@ PAGES = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 def test_the_tour_prints_what_it_says() -> None:
     results = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
-    assert results.attempted > 8
+    assert results.attempted >= 2
     assert results.failed == 0
 
 
