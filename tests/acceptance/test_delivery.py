@@ -56,12 +56,13 @@ async def test_a_daemon_that_comes_back_sends_what_it_had_accepted(tmp_path: Pat
         async with rejoin(there) as bob:
             async with rejoin(here) as alice:
                 await alice.until(lambda health: health["connected"])
+                assert (await alice.send("bob", "first", client_message_id="m0")).status == 202
+                await bob.receives(1)
                 await broker.stop()
-                await alice.send("bob", "kept", client_message_id="m1")
+                assert (await alice.send("bob", "kept", client_message_id="m1")).status == 202
             await broker.start()
             async with rejoin(here) as alice:
-                (message,) = await bob.receives(1)
-                assert message["client_message_id"] == "m1"
+                assert [m["client_message_id"] for m in await bob.receives(2)] == ["m0", "m1"]
                 assert (await alice.send("bob", "kept", client_message_id="m1")).body["duplicate"]
 
 

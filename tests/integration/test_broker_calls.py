@@ -108,13 +108,16 @@ async def test_receipts_go_from_accepted_to_acted_and_only_by_evidence(tmp_path:
             [delivered] = await b.deliveries(1)
             states = [await state()]  # pushed is not delivered
             await b.acknowledge([delivered])
-            await a.expect(frames.Receipt)
+            hints = [await a.expect(frames.Receipt)]
             states.append(await state())
             marked = await b.call("read", broker_message_ids=[delivered.broker_message_id, "unknown"])
             assert marked == {"marked": 1}
+            hints.append(await a.expect(frames.Receipt))
             states.append(await state())
             await b.send(dm("r", alice, reply_to=delivered.broker_message_id))
+            hints.append(await a.expect(frames.Receipt))
             states.append(await state())
+            assert [hint.items[0].state for hint in hints] == ["delivered", "read", "acted"]
             assert states == ["accepted", "delivered", "read", "acted"]
             traced = await b.call("trace", id=delivered.broker_message_id)
             assert traced["recipients"][0]["acted_at"] >= traced["recipients"][0]["delivered_at"]

@@ -137,3 +137,27 @@ async def test_a_broker_that_stops_finishes_what_it_has_begun(tmp_path: Path) ->
             points.disarm_all()
     settings = BrokerSettings(store=f"sqlite:///{tmp_path / 'broker.db'}")
     assert (await check(settings))["violations"] == 0
+
+
+@pytest.mark.req("B5")
+async def test_an_item_that_is_no_message_is_refused_by_itself(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running)
+        async with alice.connected() as wire:
+            good, other = (frames.render_item(dm(id_, alice)).decode() for id_ in ("good", "other"))
+            strange = good.replace('"kind":"dm"', '"kind":"smoke"')
+            sealed = good[:-1] + ',"encoding":"sealed"}'
+            huge = good[:-1] + f',"sender_seq":{2**70}}}'
+            items = f"{good},{strange},{sealed},17,{huge},{other}"
+            await wire.socket.send(f'{{"type":"send","n":5,"items":[{items}]}}')
+            result = await wire.expect(frames.SendResult)
+            assert result.n == 5
+            assert [outcome.status for outcome in result.outcomes] == [201, 400, 400, 400, 400, 201]
+
+
+async def test_more_acks_in_a_frame_than_any_window_holds_end_the_connection(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running)
+        async with alice.connected() as wire:
+            await wire.say(frames.Ack([1] * 20_000))
+            assert await wire.closed() == (4400, "bad_frame")

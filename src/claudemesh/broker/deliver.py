@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from claudemesh.broker.model import Parcel, Sender
@@ -28,6 +29,8 @@ WINDOW_COUNT: Final = 1_024
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 PAGE_COUNT: Final = 256
 PAGE_BYTES: Final = 1024 * 1024
+
+ACKS_TOGETHER: Final = 4_096  # in one transaction: the writer belongs to the senders
 
 RECHECK_MS: Final = 5_000  # how soon to look again after a store that failed, or a socket that showed no life
 
@@ -186,13 +189,10 @@ class AckBook:
                 self._bell.set()
 
     async def flush(self) -> None:
-        """Write down what there is; if that fails it is still there."""
-        taken, self._ids = self._ids, {}
-        if not taken:
-            return
-        try:
+        """Write down what there is, some at a time; what fails is still there."""
+        while self._ids:
+            taken = dict(islice(self._ids.items(), ACKS_TOGETHER))
             await self._store.ack(self._recipient, tuple(taken), self._clock.wall_ms())
-        except BaseException:
-            self._ids = taken | self._ids
-            raise
-        self._written([parcel for parcel in taken.values() if parcel is not None])
+            for id_ in taken:
+                self._ids.pop(id_, None)
+            self._written([parcel for parcel in taken.values() if parcel is not None])

@@ -78,7 +78,9 @@ class Hub:
     def committed(self, accepted: Sequence[Accepted]) -> None:
         """Wake who has something to get, and hint to those who were answered."""
         answered = [one.answered for one in accepted if one.answered is not None]
-        for member_id in {id_ for one in accepted for id_ in one.recipients}:
+        # The posts of one topic share one tuple: with many subscribers, going through each would be felt.
+        distinct = {id(one.recipients): one.recipients for one in accepted}
+        for member_id in {id_ for recipients in distinct.values() for id_ in recipients}:
             for connection in self._live.get((member_id, None), ()):
                 connection.wake()
         if answered:
@@ -106,11 +108,6 @@ class Hub:
 
     def count(self) -> int:
         return sum(len(connections) for connections in self._live.values())
-
-    def close_all(self, code: int, reason: str) -> None:
-        for connections in tuple(self._live.values()):
-            for connection in tuple(connections):
-                connection.close(code, reason)
 
     def _meet(self, standing: Live, newcomer: Live) -> None:
         old, new = standing.identity, newcomer.identity

@@ -8,23 +8,34 @@ connection is gone.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from claudemesh.broker.model import Accepted, AcceptOutcome, Duplicate, Identity
 from claudemesh.broker.policy import present
 from claudemesh.broker.service import AcceptService, Admitted, Presented
-from claudemesh.kernel.errors import IdempotencyConflict, MeshError
+from claudemesh.kernel.errors import IdempotencyConflict, InvalidRequest, MeshError
 from claudemesh.kernel.fingerprint import SendRequest
 from claudemesh.runtime import points
-from claudemesh.wire.frames import Outcome, Send, SendItem, SendResult, render
+from claudemesh.wire.frames import Outcome, SendItem, SendResult, render
 
 BEFORE_ANSWER: Final = points.declare("broker.before_answer")
 
 IN_FLIGHT_FRAMES: Final = 64
 IN_FLIGHT_BYTES: Final = 8 * 1024 * 1024
 TOGETHER_MAX: Final = 16  # frames that share one look-up
+DETAIL_CHARS_MAX: Final = 200  # of what a decoder says, which may quote the message
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    n: int
+    items: list[Presented]
+    size: int
 
 
 class Sending:
@@ -35,16 +46,16 @@ class Sending:
         self._identity = identity
         self._spawn = spawn
         self._answer = answer
-        self._waiting: deque[tuple[Send, int]] = deque()
+        self._waiting: deque[_Frame] = deque()
         self._bell = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._frames = 0
         self._bytes = 0
 
-    async def take(self, frame: Send, size: int) -> None:
+    async def take(self, n: int, items: list[Presented], size: int) -> None:
         """Queue a frame; returns when there is room for the next one."""
-        self._waiting.append((frame, size))
+        self._waiting.append(_Frame(n, items, size))
         self._count(1, size)
         self._bell.set()
         await self._room.wait()
@@ -58,16 +69,15 @@ class Sending:
                 together = [self._waiting.popleft() for _ in range(min(TOGETHER_MAX, len(self._waiting)))]
                 await self._admit(together)
 
-    async def _admit(self, together: list[tuple[Send, int]]) -> None:
-        presented = [[_present(item) for item in frame.items] for frame, _ in together]
+    async def _admit(self, together: list[_Frame]) -> None:
         try:
-            admitted = await self._service.admit(self._identity, presented)
+            admitted = await self._service.admit(self._identity, [frame.items for frame in together])
         except MeshError as error:  # the look-up failed: nothing was decided about any of them
-            for (frame, size), items in zip(together, presented, strict=True):
-                self._spawn(self._finish(frame.n, size, _refused(error, len(items))))
+            for frame in together:
+                self._spawn(self._finish(frame.n, frame.size, _refused(error, len(frame.items))))
             return
-        for (frame, size), one in zip(together, admitted, strict=True):
-            self._spawn(self._commit(frame.n, size, one))
+        for frame, one in zip(together, admitted, strict=True):
+            self._spawn(self._commit(frame.n, frame.size, one))
 
     async def _commit(self, n: int, size: int, admitted: Admitted) -> None:
         await self._finish(n, size, await self._service.commit(admitted))
@@ -92,7 +102,35 @@ def _refused(error: MeshError, count: int) -> list[AcceptOutcome]:
     return [error] * count
 
 
-def _present(item: SendItem) -> Presented:
+# --- what arrived ----------------------------------------------------------------------------------
+
+
+class _RawSend(msgspec.Struct, frozen=True, tag_field="type", tag="send"):
+    n: int
+    items: list[msgspec.Raw]
+
+
+_raw_send: Final = msgspec.json.Decoder(_RawSend)
+_send_item: Final = msgspec.json.Decoder(SendItem)
+
+
+def parse_item_by_item(text: str) -> tuple[int, list[Presented]] | None:
+    """Read a send of which some items are none of ours: each is refused by itself. None if it is no send at all."""
+    try:
+        frame = _raw_send.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return frame.n, [_present_raw(bytes(item)) for item in frame.items]
+
+
+def _present_raw(raw: bytes) -> Presented:
+    try:
+        return present_item(_send_item.decode(raw))
+    except (msgspec.DecodeError, RecursionError) as error:
+        return Presented(None, "", InvalidRequest(f"this is no message: {error}"[:DETAIL_CHARS_MAX]))
+
+
+def present_item(item: SendItem) -> Presented:
     request = SendRequest(
         kind=item.kind,
         ref=item.ref,

@@ -12,8 +12,6 @@ from claudemesh.wire.negotiation import INLINE_BYTES_DEFAULT, PAYLOAD_BYTES_MIN
 LISTEN_DEFAULT: Final = "127.0.0.1:7450"
 RETENTION_DAYS_DEFAULT: Final = 365
 
-Positive = Annotated[int, Meta(ge=1)]
-
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     sends_per_window: Annotated[

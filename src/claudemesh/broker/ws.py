@@ -24,8 +24,8 @@ from claudemesh.broker.model import Identity, Moved, Parcel
 from claudemesh.broker.offer import answer_negotiation, derive_offer
 from claudemesh.broker.policy import FRAME_ITEMS_MAX, Meeting
 from claudemesh.broker.ports import DeliveryStore, DirectoryStore, ReceiptStore
-from claudemesh.broker.sending import Sending
-from claudemesh.broker.service import AcceptService
+from claudemesh.broker.sending import Sending, parse_item_by_item, present_item
+from claudemesh.broker.service import AcceptService, Presented
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import MeshError
 from claudemesh.runtime.observe import Observer
@@ -33,6 +33,7 @@ from claudemesh.runtime.tokens import fresh_token
 from claudemesh.wire import frames
 
 CALLS_MAX: Final = 32  # under way at once on one connection
+ACK_IDS_MAX: Final = 16_384  # in one frame: far more than any window holds
 CLOSE_GRACE_S: Final = 10.0  # for a peer that reads slowly to hear why it is closed
 
 CLOSE_NOT_TEXT: Final = 1003
@@ -252,15 +253,14 @@ class Connection:
     async def _read(self, group: asyncio.TaskGroup) -> None:
         while True:
             text = await self._read_text()
-            frame = self._parse(text)
+            frame = self._parse_leniently(text)
             match frame:
                 case frames.Send():
-                    if len(frame.items) > FRAME_ITEMS_MAX:
-                        detail = f"at most {FRAME_ITEMS_MAX} messages in a frame"
-                        raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", detail)
-                    await self._sending.take(frame, len(text))
+                    await self._take(frame.n, [present_item(item) for item in frame.items], len(text))
+                case tuple():
+                    await self._take(*frame, len(text))
                 case frames.Ack():
-                    self._acks.note(frame.ids, self._pump.acked(frame.ids))
+                    self._note_acks(frame.ids)
                 case frames.Call():
                     await self._calls.acquire()
                     group.create_task(self._call(frame))
@@ -268,6 +268,16 @@ class Connection:
                     await self._negotiate(frame)
                 case frames.Hello():
                     raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", "a second hello")
+
+    async def _take(self, n: int, items: list[Presented], size: int) -> None:
+        if len(items) > FRAME_ITEMS_MAX:
+            raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", f"at most {FRAME_ITEMS_MAX} messages in a frame")
+        await self._sending.take(n, items, size)
+
+    def _note_acks(self, history_ids: list[int]) -> None:
+        if len(history_ids) > ACK_IDS_MAX:
+            raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", f"at most {ACK_IDS_MAX} ids in an ack")
+        self._acks.note(history_ids, self._pump.acked(history_ids))
 
     async def _read_text(self) -> str:
         message = await self._receive()
@@ -284,6 +294,13 @@ class Connection:
             return frames.parse_to_broker(text)
         except frames.BadFrame as error:
             raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", str(error)[:200]) from error
+
+    def _parse_leniently(self, text: str) -> frames.ToBroker | tuple[int, list[Presented]]:
+        """Read a frame; a send of which only some items are wrong is taken item by item."""
+        try:
+            return frames.parse_to_broker(text)
+        except frames.BadFrame:
+            return parse_item_by_item(text) or self._parse(text)
 
     async def _call(self, call: frames.Call) -> None:
         try:

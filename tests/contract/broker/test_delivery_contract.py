@@ -1,13 +1,12 @@
 """What waits for a member, what its acks mean, and what receipts say of it."""
 
+import msgspec
 import pytest
 
 from claudemesh.broker.model import Accepted, DeliveryState, MessageReceipt, Moved
 from claudemesh.broker.policy import ATTEMPTS_MAX
 from claudemesh.wire.frames import DeliverItem
 from tests.contract.broker.backends import NOW, House, Stores, Town, batch, dm, job, post, settle, subscribe
-
-import msgspec  # isort: skip
 
 WIDE = 1 << 30
 
@@ -184,3 +183,32 @@ async def test_a_key_of_a_session_leads_to_its_member_and_is_kept_as_a_hint(hous
     [parcel] = await stores.deliveries.page(town["bob"], 0, 10, WIDE)
     delivered = msgspec.json.decode(parcel.payload, type=DeliverItem)
     assert (delivered.to_session, delivered.ref) == ("key-of-a-session", "key-of-a-session")
+
+
+@pytest.mark.req("D9")
+async def test_an_inbox_that_was_lost_gets_again_what_it_had_acknowledged(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob", "carol")
+    await stores.accepts.accept(batch(town["alice"], *(dm(f"{n}", "bob") for n in range(6)), dm("c", "carol")))
+    await stores.deliveries.ack(town["bob"], [1, 2, 4, 5], NOW)
+    await stores.deliveries.ack(town["carol"], [7], NOW)
+    pages = [await stores.deliveries.replay(town["bob"], after, 2, WIDE) for after in (0, 2, 5)]
+    assert [[parcel.history_id for parcel in page] for page in pages] == [[1, 2], [4, 5], []]
+    assert await waiting(stores, town, "bob") == [3, 6]  # and what waits still waits
+
+
+@pytest.mark.req("Q6")
+async def test_progress_says_in_short_what_receipts_say(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob", "carol")
+    await subscribe(stores, town, "news", "alice", "bob", "carol")
+    await stores.accepts.accept(batch(town["alice"], post("1", "news"), post("2", "news"), dm("3", "bob")))
+    await stores.deliveries.ack(town["bob"], [1, 3], NOW + 5)
+    await stores.deliveries.ack(town["carol"], [1], NOW + 7)
+    told = await stores.receipts.progress(town["alice"], ["1", "2", "3", "unknown"])
+    full = await stores.receipts.receipts(town["alice"], ["1", "2", "3"], [])
+    assert {one.client_message_id: (one.state, one.at, one.counts) for one in told} == {
+        one.client_message_id: (one.state, one.at, one.counts) for one in full
+    }
+    assert (told[0].state, told[0].at, told[0].counts) == ("delivered", NOW + 7, {"delivered": 2})
+    assert await stores.receipts.progress(town["bob"], ["1"]) == []

@@ -57,6 +57,9 @@ class Shelf:
             found.pop()
         return found
 
+    async def replay(self, *_: object) -> list[Parcel]:
+        return []
+
     async def ack(self, _recipient: Sender, history_ids: Sequence[int], _now_ms: int) -> None:
         if self.is_broken:
             self.refused.set()
