@@ -63,6 +63,7 @@ async def test_a_daemon_that_comes_back_sends_what_it_had_accepted(tmp_path: Pat
             await broker.start()
             async with rejoin(here) as alice:
                 assert [m["client_message_id"] for m in await bob.receives(2)] == ["m0", "m1"]
+                await alice.until(lambda found: found["state"] != "queued", "/v1/trace/m1")  # her daemon has heard
                 assert (await alice.send("bob", "kept", client_message_id="m1")).body["duplicate"]
 
 

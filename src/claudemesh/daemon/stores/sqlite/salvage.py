@@ -45,8 +45,8 @@ def salvage(path: Path, stamp: str) -> Salvaged:
     rows = _read_copy(path)
     if not rows:
         raise StoreCorrupt(
-            f"nothing of {path} can be read. Put back a copy of it and of its -wal file, or move both away to begin "
-            "with an empty outbox, which knows none of the old ids"
+            f"nothing of {path} can be read. Put back a copy of it and of its -wal file, or move both away to "
+            "begin with an empty outbox, which knows none of the old ids"
         )
     aside = path.with_name(f"{path.name}.corrupt-{stamp}")
     for companion in _COMPANIONS:
