@@ -12,12 +12,13 @@ import msgspec
 from claudemesh.daemon import terms as daemon_terms
 from claudemesh.daemon.directory import Directory
 from claudemesh.daemon.drain import Drain
-from claudemesh.daemon.events import MessageReceived, PeerSeen, ReceiptMoved
+from claudemesh.daemon.events import MessageReceived, PeerSeen
 from claudemesh.daemon.model import Destination, Member
 from claudemesh.daemon.ports import BrokerLink, InboxStore, OutboxStore
 from claudemesh.daemon.service import Conditions
 from claudemesh.daemon.settings import LiveConfig
 from claudemesh.daemon.terms import HOUR_MS, Terms
+from claudemesh.daemon.unfinished import Unfinished
 from claudemesh.kernel.errors import BrokerUnreachable, DependencyError, MaxAgeAboveWindow
 from claudemesh.runtime import points
 from claudemesh.runtime.world import World
@@ -53,6 +54,7 @@ class Receiving:
         self._link: BrokerLink | None = None
         self._online = asyncio.Event()
         self._restoring = asyncio.Lock()  # what is new waits until what is old is there
+        self._unfinished = Unfinished(world.observer)
         self.directory = Directory()
         self.conditions = Conditions()
         self.terms = Terms()
@@ -117,6 +119,7 @@ class Receiving:
             await self._restore(link)
         await self._outbox.remember(daemon_terms.REMEMBERED_AS, daemon_terms.render(terms))
         await self.refresh_directory()
+        await self._unfinished.ask(link)
 
     async def disconnected(self) -> None:
         self._link = None
@@ -146,7 +149,7 @@ class Receiving:
     async def receipts(self, items: Sequence[ReceiptItem]) -> None:
         """Pass a hint on. Nothing is taken from it: whoever wants to know asks."""
         for item in items:
-            self._world.observer.publish(ReceiptMoved(item.client_message_id, item.state))
+            self._unfinished.move(item.client_message_id, item.state)
 
     async def event(self, name: str, data: dict[str, Any]) -> None:
         if name in _OF_MEMBERS:

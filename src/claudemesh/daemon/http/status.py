@@ -10,6 +10,8 @@ from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.stores.schemas import SCHEMA_VERSION
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.runtime.metrics import CONTENT_TYPE
+from claudemesh.wire.frames import PROTOCOL
+from claudemesh.wire.negotiation import REQUIRED
 
 IPC_API: Final = "v1"
 IPC_FEATURES: Final = ["send", "send_batch", "topic", "queue", "inbox", "search", "trace", "outbox", "peers"]
@@ -38,6 +40,16 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     ipc_features: list[str]
     schema_version: int
     broker_features_negotiated: list[str]
+
+
+class Compat(msgspec.Struct, frozen=True, kw_only=True):
+    """What fits together: callers compare `ipc_api`, brokers `wire_protocol`, files `schema_version`."""
+
+    daemon_version: str
+    ipc_api: list[str]
+    wire_protocol: list[int]
+    schema_version: int
+    requires_of_broker: list[str]
 
 
 def status_routes(parts: Parts) -> list[Route]:
@@ -76,6 +88,17 @@ def status_routes(parts: Parts) -> list[Route]:
             )
         )
 
+    async def compat(_: Request) -> Response:
+        return json_response(
+            Compat(
+                daemon_version=parts.version,
+                ipc_api=[IPC_API],
+                wire_protocol=[PROTOCOL],
+                schema_version=SCHEMA_VERSION,
+                requires_of_broker=[*REQUIRED],
+            )
+        )
+
     async def metrics(_: Request) -> Response:
         return Response(
             200, await parts.metrics.render(parts.pressure.pct), ((b"content-type", CONTENT_TYPE.encode()),)
@@ -95,6 +118,13 @@ def status_routes(parts: Parts) -> list[Route]:
             handler=version,
             summary="What runs here, and what it can do.",
             response=Version,
+        ),
+        Route(
+            method="GET",
+            path="/v1/compat",
+            handler=compat,
+            summary="What this daemon works together with.",
+            response=Compat,
         ),
         Route(
             method="GET",
