@@ -9,9 +9,16 @@ import sys
 
 import apsw
 
-from benchmarks import canonical, engine
+from benchmarks import broker, canonical, daemon, engine, mesh, peers
 
-SUITES = {"engine": engine.run, "canonical": canonical.run}
+SUITES = {
+    "engine": engine.run,
+    "canonical": canonical.run,
+    "daemon": daemon.run,
+    "broker": broker.run,
+    "mesh": mesh.run,
+    "peers": peers.run,
+}
 
 
 def main(arguments: list[str]) -> None:

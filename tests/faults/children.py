@@ -1,10 +1,13 @@
 """Runs pytest in a process of its own, so that neither run sees the other's state."""
 
+import atexit
+import json
 import os
-import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,30 +23,76 @@ def run_pytest(
     The output goes to a file rather than a pipe: a process that a broken test leaves behind would hold a
     pipe open. A run over its limit ends with everything it started, and raises `TimeoutExpired`.
     """
-    inherited = os.environ
-    environment = {name: value for name, value in inherited.items() if not name.startswith(_LEAKS)}
-    path = [*map(str, (*paths, ROOT)), *filter(None, [inherited.get("PYTHONPATH")])]
-    environment |= {
+    path = [*map(str, (*paths, ROOT)), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = _environment() | {
         "HYPOTHESIS_STORAGE_DIRECTORY": str(scratch / "hypothesis"),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(path),
     }
-    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
     log = scratch / "log"
-    with log.open("wb") as output:
-        child = subprocess.Popen(
-            [*command, *args],
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    # A short name, since sockets are made in it, and one that goes with the run.
+    with tempfile.TemporaryDirectory(prefix="cm-", ignore_cleanup_errors=True) as folder:
+        order = {
+            "args": [f"--basetemp={folder}/t", *args],
+            "cwd": str(cwd),
+            "environment": environment,
+            "limit_s": limit_s,
+            "log": str(log),
+            "paths": [str(path) for path in (*paths, ROOT)],
+        }
+        answer = _warm.ask(order)
+    if not answer["is_over"]:
+        raise subprocess.TimeoutExpired(args, limit_s)
+    return answer["code"], log.read_text(encoding="utf-8", errors="replace")
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_LEAKS)}
+    return kept | {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+class _Warm:
+    """The process of `warm.py`, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._n = 0
+        atexit.register(self.stop)
+
+    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        self._n += 1
         try:
-            code = child.wait(limit_s)
-        finally:
-            if child.poll() is None:
-                os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
-    return code, log.read_text(encoding="utf-8", errors="replace")
+            answer = self._exchange(json.dumps({"n": self._n, **order}).encode() + b"\n")
+        except BaseException:  # its answer may still come, and would be taken for the next one's
+            self.stop()
+            raise
+        if answer["n"] != self._n:
+            raise RuntimeError(f"asked for run {self._n}, and heard of {answer}")
+        return answer
+
+    def _exchange(self, line: bytes) -> dict[str, Any]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.warm"],
+                cwd=ROOT,
+                env=_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(line)
+        stdin.flush()
+        answer = stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the process of warm.py ended with {self._process.wait()}")
+        parsed: dict[str, Any] = json.loads(answer)
+        return parsed
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.communicate()  # its input ends, and so does it
+            self._process = None
+
+
+_warm = _Warm()

@@ -1,10 +1,14 @@
 """Plants a fault in a copy of the sources and says whether the named test noticed it."""
 
 import ast
+import compileall
 import json
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from tests.faults.children import ROOT, run_pytest
@@ -30,8 +34,17 @@ class Run:
 
 
 def copy_sources(src: Path, to: Path) -> Path:
-    """Leave compiled files behind: one of the same size and second would hide the fault."""
-    return shutil.copytree(src, to, ignore=shutil.ignore_patterns("__pycache__"))
+    """Copy them with their bytecode: compiling all of it would take longer than most tests."""
+    return shutil.copytree(_compiled(src).name, to, dirs_exist_ok=True)
+
+
+@cache
+def _compiled(src: Path) -> "tempfile.TemporaryDirectory[str]":
+    """Make a copy once and compile it; it is there as long as this process."""
+    folder = tempfile.TemporaryDirectory(prefix="cm-src-")
+    shutil.copytree(src, folder.name, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    compileall.compile_dir(folder.name, quiet=2)
+    return folder
 
 
 def plant(fault: Fault, src: Path) -> None:
@@ -45,6 +58,8 @@ def plant(fault: Fault, src: Path) -> None:
     if not _says_something_else(text, changed, python=file.suffix == ".py"):
         raise BrokenFaultError(f"the new text leaves {fault.file} as it was")
     file.write_text(changed, encoding="utf-8")
+    if file.suffix == ".py":  # bytecode of the same size and second would hide the fault
+        Path(cache_from_source(file)).unlink(missing_ok=True)
 
 
 def _says_something_else(text: str, changed: str, *, python: bool) -> bool:

@@ -9,7 +9,7 @@ unknown, and tries again under the same id.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -48,7 +48,6 @@ class Drain:
         self._lanes = Lanes()
         self._link: BrokerLink | None = None
         self._wake = asyncio.Event()
-        self._settling: set[asyncio.Task[None]] = set()
         self._accepted = 0  # how many rows the broker took since the start
         self._overdue_due_ms = 0
 
@@ -75,17 +74,14 @@ class Drain:
             self._lanes.note(backlog.destination, not_before_ms=now + wait_ms)
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        try:
+        """Work until cancelled. What nobody expected ends it, and with it the daemon: the next start recovers."""
+        async with asyncio.TaskGroup() as batches:
             while True:
                 await self._pause()
                 await self._give_up_the_overdue()
                 link = self._link
                 if link is not None:
-                    await self._send_what_may_go(link)
-        finally:
-            for task in self._settling:
-                task.cancel()
+                    await self._send_what_may_go(link, batches)
 
     async def _pause(self) -> None:
         now = self._clock.monotonic_ms()
@@ -96,7 +92,7 @@ class Drain:
                 await self._wake.wait()
         self._wake.clear()
 
-    async def _send_what_may_go(self, link: BrokerLink) -> None:
+    async def _send_what_may_go(self, link: BrokerLink, batches: asyncio.TaskGroup) -> None:
         lanes = self._lanes.take(self._clock.monotonic_ms(), LANES_MAX)
         if not lanes:
             return
@@ -122,14 +118,9 @@ class Drain:
             if lane not in out:  # nothing for it, or no room for it in this frame
                 self._lanes.release(lane, has_more=bool(claimed.rows or claimed.overdue))
         if claimed.rows:
-            self._spawn(self._carry(link, claimed.rows))
+            batches.create_task(self._carry(link, claimed.rows))
         if self._lanes.next_wake_ms() is not None:
             self._wake.set()
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
 
     # --- one batch ---------------------------------------------------------------------------------
 
@@ -200,6 +191,8 @@ class Drain:
         self._observer.publish(told)
         if settlement.event in (OutboxEvent.REFUSED, OutboxEvent.EXPIRED):
             self._observer.publish(RowDied(row.client_message_id, settlement.last_error))
+        if not history_available:
+            self._observer.publish(Warned("history_pruned", f"{row.client_message_id} is no longer kept"))
 
     # --- rows that are too old ---------------------------------------------------------------------
 
