@@ -112,7 +112,8 @@ def bind_tcp(host: str, port: int, *, allow_any: bool = False) -> socket.socket:
     family, _, _, _, address = found[0]
     if not allow_any and not all(_is_loopback(address) for *_, address in found):
         raise ConfigError(f"{host} can be reached from other machines: listen at 127.0.0.1")
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named: else asyncio does not know that it is TCP, and leaves Nagle's delay on.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # A port that was served a moment ago is free; one that is being served is still refused.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -84,6 +84,10 @@ class ReplayArgs(Args, frozen=True):
     after_history_id: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
+class ResolveArgs(Args, frozen=True):
+    pubkeys: Ids
+
+
 class RetireArgs(Args, frozen=True):
     client_message_id: Id
 
@@ -134,6 +138,7 @@ class Calls:
             "queue.renew": Operation(RenewArgs, self._queue_renew),
             "receipts": Operation(ReceiptArgs, self._receipts),
             "read": Operation(ReadArgs, self._read),
+            "resolve": Operation(ResolveArgs, self._resolve),
             "replay": Operation(ReplayArgs, self._replay),
             "retire": Operation(RetireArgs, self._retire),
             "trace": Operation(TraceArgs, self._trace),
@@ -176,6 +181,10 @@ class Calls:
                 for member in members
             ]
         }
+
+    async def _resolve(self, identity: Identity, args: ResolveArgs) -> Json:
+        """Say which keys lead to a member: its own, one it had before, or a session's."""
+        return {"known": await self._ports.directory.known_keys(identity.mesh.id, args.pubkeys)}
 
     async def _peers(self, identity: Identity, args: PeersArgs) -> Json:
         members = await self._ports.directory.members(identity.mesh.id)

@@ -100,6 +100,9 @@ class DirectoryStore(Protocol):
 
     async def members(self, mesh_id: int) -> list[Member]: ...
 
+    async def known_keys(self, mesh_id: int, pubkeys: Sequence[str]) -> list[str]:
+        """Return those of the keys that lead to a member: in force, retired, or of a session."""
+
     async def remember_session(self, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
         """Note a session's key for its member; False if the key is already somebody else's."""
 

@@ -4,14 +4,18 @@ The store has the last directory the broker told, so that names resolve also whi
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from claudemesh.daemon.model import Destination, Member
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.wire.names import fold_member_name
 
+OTHER_KEYS_MAX: Final = 10_000
+
 
 class Directory:
     def __init__(self, members: Iterable[Member] = ()) -> None:
+        self._other_keys: set[str] = set()
         self.replace(members)
 
     def replace(self, members: Iterable[Member]) -> None:
@@ -23,6 +27,14 @@ class Directory:
         """Find a member; a key wins over a name that looks like one."""
         return self._by_key.get(name_or_key) or self._by_name.get(fold_member_name(name_or_key))
 
+    def learn(self, keys: Iterable[str]) -> None:
+        """Take note of keys that lead to a member without being its own: a session's, or one it had before."""
+        if len(self._other_keys) > OTHER_KEYS_MAX:
+            self._other_keys.clear()  # they are asked for again
+        self._other_keys.update(keys)
+
     def resolve(self, to: str) -> Destination | None:
+        if to in self._other_keys:
+            return Destination(Kind.DM, to)
         member = self.find(to)
         return None if member is None else Destination(Kind.DM, member.pubkey)

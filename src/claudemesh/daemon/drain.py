@@ -28,7 +28,7 @@ from claudemesh.wire.frames import Outcome
 
 LANES_MAX: Final = 256
 ROWS_MAX: Final = 256
-BYTES_MAX: Final = 1024 * 1024
+BYTES_MAX: Final = 512 * 1024  # of a frame, unless its first row is larger
 OVERDUE_EVERY_MS: Final = 60_000
 OVERDUE_MAX: Final = 256
 

@@ -81,6 +81,15 @@ class BrokerDisconnected:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectingFailed:
+    """One more try that did not come to a connection."""
+
+    name: ClassVar[str] = "daemon.connecting_failed"
+    reason: str
+    retry_in_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class NegotiationRefused:
     name: ClassVar[str] = "daemon.negotiation_refused"
     level: ClassVar[Level] = "error"

@@ -16,10 +16,12 @@ from claudemesh.daemon.events import (
     PeerSeen,
     ReceiptMoved,
     RowDied,
+    RowSettled,
 )
 from claudemesh.daemon.ports import Happened, InboxStore, TimelineEntry
 from claudemesh.daemon.pressure import PressureHigh
 from claudemesh.kernel.errors import CursorAhead, CursorExpired, DependencyError, InvalidRequest
+from claudemesh.kernel.outbox import OutboxEvent
 from claudemesh.runtime.world import World
 
 PAGE: Final = 256
@@ -33,10 +35,12 @@ class Feed:
         self._clock = world.clock
         self._waiting: asyncio.Queue[Happened] = asyncio.Queue(WAITING_MAX)
         self._moved = asyncio.Event()
+        self._has_been_up = False
         observer = world.observer
         observer.subscribe(MessageReceived, lambda _: self._wake())
         observer.subscribe(RowDied, self._row_died)
-        observer.subscribe(BrokerConnected, lambda _: self._note("daemon_reconnect", {}))
+        observer.subscribe(BrokerConnected, self._connected)
+        observer.subscribe(RowSettled, self._settled)
         observer.subscribe(
             BrokerDisconnected, lambda event: self._note("daemon_disconnect", {"reason": event.reason})
         )
@@ -64,6 +68,15 @@ class Feed:
     def _note(self, kind: str, data: dict[str, Any]) -> None:
         if not self._waiting.full():
             self._waiting.put_nowait(Happened(kind, self._clock.wall_ms(), data))
+
+    def _connected(self, _: BrokerConnected) -> None:
+        if self._has_been_up:
+            self._note("daemon_reconnect", {})
+        self._has_been_up = True
+
+    def _settled(self, event: RowSettled) -> None:
+        if event.event is OutboxEvent.ACCEPTED:
+            self._note("receipt", {"client_message_id": event.client_message_id, "state": "accepted"})
 
     def _row_died(self, event: RowDied) -> None:
         self._note("outbox_dead", {"client_message_id": event.client_message_id, "reason": event.reason})

@@ -16,9 +16,16 @@ from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from claudemesh.daemon.credentials import Credentials
-from claudemesh.daemon.events import BrokerConnected, BrokerDisconnected, InboundRefused, NegotiationRefused, Warned
+from claudemesh.daemon.events import (
+    BrokerConnected,
+    BrokerDisconnected,
+    ConnectingFailed,
+    InboundRefused,
+    NegotiationRefused,
+    Warned,
+)
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DeadlineExceeded, DependencyError, MeshError
+from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DeadlineExceeded, DependencyError
 from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms
 from claudemesh.runtime.world import World
 from claudemesh.wire import frames, problem
@@ -27,6 +34,7 @@ from claudemesh.wire.negotiation import OPTIONAL, REQUIRED, Agreed, NegotiationF
 
 HANDSHAKE_S: Final = 10.0
 ANSWER_S: Final = 30.0
+STOOD_MS: Final = 1_000  # a connection that ends sooner is one more failed try
 INBOX_RETRY_S: Final = 1.0  # how soon to see whether an inbox that was full has room again
 DELIVERIES_MAX: Final = 64  # frames that wait for the inbox; beyond it the socket waits
 
@@ -64,6 +72,15 @@ class LinkClosed(Exception):
         super().__init__(f"{code} {reason}".strip())
         self.code = code
         self.reason = reason
+
+
+class NotStored(Exception):
+    """What arrived could not be stored, for a reason that waiting does not mend."""
+
+
+def _closed(closed: ConnectionClosed) -> LinkClosed:
+    frame = closed.rcvd
+    return LinkClosed(frame.code if frame else 1006, frame.reason if frame else "")
 
 
 def socket_url(broker_url: str) -> str:
@@ -119,17 +136,22 @@ class Link:
     async def run(self, receiver: Receiver) -> None:
         """Take in what arrives until the connection ends; then LinkClosed says how."""
         storing = asyncio.get_running_loop().create_task(self._store(receiver))
-        storing.add_done_callback(lambda _: self._socket.transport.abort())  # unread is better than unstored
+        storing.add_done_callback(lambda _: self.abort())  # unread is better than unstored
         try:
             while True:
                 await self._take_in(await self._socket.recv(), receiver)
         except ConnectionClosed as closed:
-            frame = closed.rcvd
-            raise LinkClosed(frame.code if frame else 1006, frame.reason if frame else "") from closed
+            if storing.done() and not storing.cancelled() and (failed := storing.exception()):
+                raise NotStored(repr(failed)) from failed
+            raise _closed(closed) from closed
         finally:
             storing.cancel()
             self._fail_all()
             await asyncio.gather(storing, *self._tasks, return_exceptions=True)
+
+    def abort(self) -> None:
+        """End it at once; whoever runs it is told."""
+        self._socket.transport.abort()
 
     async def _take_in(self, text: str | bytes, receiver: Receiver) -> None:
         frame = frames.parse_from_broker(text)
@@ -193,7 +215,7 @@ class Link:
 
         def give_up() -> None:
             if not future.done():
-                self._socket.transport.abort()
+                self.abort()
 
         timer = loop.call_later(ANSWER_S, give_up)
         future.add_done_callback(lambda _: timer.cancel())
@@ -246,8 +268,7 @@ async def connect(settings: LinkSettings, credentials: Credentials, clock: Clock
         await socket.close(refused.close_code, refused.feature)
         raise
     except ConnectionClosed as closed:
-        frame = closed.rcvd
-        raise LinkClosed(frame.code if frame else 1006, frame.reason if frame else "") from closed
+        raise _closed(closed) from closed
     except BaseException:
         socket.transport.abort()
         raise
@@ -290,6 +311,8 @@ class Connector:
         self._observer = world.observer
         self._attempts = 0
         self._has_agreed = False
+        self._is_up = False
+        self._refusal: NegotiationFailed | None = None
         self.link: Link | None = None
         self.is_degraded = False
         self.status = "connecting"
@@ -300,58 +323,77 @@ class Connector:
         NegotiationFailed leaves it only if no broker ever agreed: then the daemon cannot work at all.
         """
         while True:
-            wait_ms: int | None
-            try:
-                await self._once()
-                wait_ms = self._backoff_ms()
-            except LinkClosed as closed:
-                wait_ms = self._after_close(closed)
-            except NegotiationFailed as refused:
-                wait_ms = self._after_refusal(refused)
-            except frames.BadFrame as error:
-                self.status = "the broker sent a frame that is none of ours"
-                self._observer.publish(InboundRefused(str(error)))
-                wait_ms = self._backoff_ms()
-            except (OSError, TimeoutError, WebSocketException) as error:
-                self.status = str(error) or type(error).__name__
-                wait_ms = self._backoff_ms()
-            self._observer.publish(BrokerDisconnected(self.status, wait_ms))
+            wait_ms = await self._try_once()
+            if self._is_up:
+                self._observer.publish(BrokerDisconnected(self.status, wait_ms))
+                self._is_up = False
+            else:
+                self._observer.publish(ConnectingFailed(self.status, wait_ms))
             if wait_ms is None:
                 self.is_degraded = True
                 await asyncio.Event().wait()  # another instance took over: coming back is for a person to decide
             else:
                 await asyncio.sleep(wait_ms / 1000)
 
+    async def _try_once(self) -> int | None:
+        """Serve one connection, and return how long to wait for the next; None to stay away."""
+        try:
+            await self._once()
+        except LinkClosed as closed:
+            return self._after_close(closed)
+        except NegotiationFailed as refused:
+            return self._after_refusal(refused)
+        except frames.BadFrame as error:
+            self.status = "the broker sent a frame that is none of ours"
+            self._observer.publish(InboundRefused(str(error)))
+        except NotStored as error:
+            self.status = f"a delivery could not be stored: {error}"
+            self._observer.publish(Warned("delivery_not_stored", str(error)))
+        except (OSError, TimeoutError, WebSocketException) as error:
+            self.status = str(error) or type(error).__name__
+        return self._backoff_ms()
+
     async def _once(self) -> None:
         link, agreed = await connect(self._settings, self._credentials, self._clock)
-        self._attempts, self._has_agreed, self.is_degraded = 0, True, False
-        self.link, self.status = link, "connected"
+        began_ms = self._clock.monotonic_ms()
+        self._has_agreed, self.is_degraded, self._is_up = True, False, True
+        self.link, self.status, self._refusal = link, "connected", None
         for warning in agreed.warnings:
             self._observer.publish(Warned("negotiation", warning))
         self._observer.publish(BrokerConnected(self._settings.broker_url, link.hello_ack.broker_version))
+        # What is asked at the beginning is answered through the reading that runs beside it.
+        beginning = asyncio.get_running_loop().create_task(self._begin(link, agreed))
         try:
-            async with asyncio.TaskGroup() as group:
-                # What is asked at the beginning is answered through the reading that runs beside it.
-                group.create_task(self._receiver.connected(link, agreed))
-                await link.run(self._receiver)
-        except* NegotiationFailed as refused:
-            raise refused.exceptions[0] from None
-        except* LinkClosed as closed:
-            raise closed.exceptions[0] from None
-        except* frames.BadFrame as bad:
-            raise bad.exceptions[0] from None
-        except* MeshError as failed:
-            raise LinkClosed(1006, str(failed.exceptions[0])) from None
+            await link.run(self._receiver)
         finally:
             self.link = None
+            beginning.cancel()
+            await asyncio.gather(beginning, return_exceptions=True)
             await self._receiver.disconnected()
             await link.close()
+            if self._clock.monotonic_ms() - began_ms >= STOOD_MS:
+                self._attempts = 0
+            if self._refusal is not None:
+                raise self._refusal
+
+    async def _begin(self, link: Link, agreed: Agreed) -> None:
+        """Tell the receiver; whatever goes wrong there ends the connection, which then says how it ended."""
+        try:
+            await self._receiver.connected(link, agreed)
+        except NegotiationFailed as refused:
+            self._refusal = refused
+            link.abort()
+        except BrokerUnreachable:
+            pass  # it is ending already
+        except Exception as error:  # noqa: BLE001  an answer of the broker that nobody understands, say
+            self._observer.publish(InboundRefused(f"at the beginning: {error!r}"[:300]))
+            link.abort()
 
     def _after_close(self, closed: LinkClosed) -> int | None:
         self.status = f"closed: {closed}"
         if closed.code in _STAY_AWAY:
             return None
-        return BACKOFF_CAP_MS if closed.code in _AT_THE_CAP else self._backoff_ms()
+        return self._at_the_cap_ms() if closed.code in _AT_THE_CAP else self._backoff_ms()
 
     def _after_refusal(self, refused: NegotiationFailed) -> int:
         self.status = f"negotiation failed: {refused}"
@@ -359,7 +401,10 @@ class Connector:
         if not self._has_agreed:
             raise refused
         self.is_degraded = True
-        return BACKOFF_CAP_MS
+        return self._at_the_cap_ms()
+
+    def _at_the_cap_ms(self) -> int:
+        return int(BACKOFF_CAP_MS * (0.5 + self._roll() / 2))
 
     def _backoff_ms(self) -> int:
         self._attempts += 1

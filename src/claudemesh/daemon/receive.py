@@ -38,6 +38,12 @@ class _Directory(msgspec.Struct):
     members: list[Member]
 
 
+class _Known(msgspec.Struct):
+    """The broker's answer to `resolve`."""
+
+    known: list[str]
+
+
 class _Replay(msgspec.Struct):
     """The broker's answer to `replay`; without a number it was the last page."""
 
@@ -94,10 +100,13 @@ class Receiving:
     def queued(self, destination: Destination) -> None:
         self.drain.queued(destination)
 
-    async def refresh_directory(self) -> None:
+    async def refresh_directory(self, keys: Sequence[str] = ()) -> None:
         try:
             answer = await self.link.call("directory", {})
             members = msgspec.convert(answer, _Directory).members
+            if keys:
+                known = await self.link.call("resolve", {"pubkeys": list(keys)})
+                self.directory.learn(msgspec.convert(known, _Known).known)
         except (DependencyError, msgspec.ValidationError):
             return
         self.directory.replace(members)

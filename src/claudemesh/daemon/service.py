@@ -18,7 +18,7 @@ from claudemesh.kernel.errors import IdempotencyConflict, MeshError, PayloadTooL
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.runtime.keys import is_pubkey
 from claudemesh.runtime.world import World
-from claudemesh.wire.frames import SendItem, render_item
+from claudemesh.wire.frames import SendItem, item_bytes_max, render_item
 from claudemesh.wire.names import parse_topic
 from claudemesh.wire.negotiation import INLINE_BYTES_DEFAULT
 
@@ -42,8 +42,8 @@ class Outward(Protocol):
     def queued(self, destination: Destination) -> None:
         """Take note that a row for this destination is durable."""
 
-    async def refresh_directory(self) -> None:
-        """Ask the broker who is in the mesh; without an answer all stays as it is."""
+    async def refresh_directory(self, keys: Sequence[str] = ()) -> None:
+        """Ask the broker who is in the mesh, and which of these keys lead to somebody; else all stays as it is."""
 
 
 class Accepting:
@@ -64,7 +64,7 @@ class Accepting:
         except UnknownDestination:
             if not self._conditions.is_online:
                 raise
-            await self._outward.refresh_directory()  # once: somebody may have joined a moment ago
+            await self._outward.refresh_directory(_keys([asked]))  # once: somebody may have joined a moment ago
             submission = self.prepare(asked)
             standing = await self._outbox.accept(submission)
         return self._answer(submission, standing)
@@ -72,20 +72,15 @@ class Accepting:
     async def accept_many(self, batch: Sequence[SendAsked | MeshError]) -> list[Answer | MeshError]:
         """Answer each by itself, in one commit; one that could not even be parsed keeps its place."""
         prepared = [entry if isinstance(entry, MeshError) else self._prepare_or_refuse(entry) for entry in batch]
-        if self._conditions.is_online and any(_is_unknown(entry) for entry in prepared):
-            await self._outward.refresh_directory()
+        unknown = [entry.asked for entry in prepared if isinstance(entry, Submission) and _is_unknown(entry)]
+        if self._conditions.is_online and unknown:
+            await self._outward.refresh_directory(_keys(unknown))
             prepared = [
                 entry if isinstance(entry, MeshError) else self._prepare_or_refuse(entry) for entry in batch
             ]
         submissions = [entry for entry in prepared if isinstance(entry, Submission)]
         stood = iter(await self._outbox.accept_many(submissions))
-        answers = [
-            entry if isinstance(entry, MeshError) else self._conclude(entry, next(stood)) for entry in prepared
-        ]
-        for answer in answers:
-            word = answer.code if isinstance(answer, MeshError) else answer.status
-            self._world.observer.publish(SendJudged(word, isinstance(answer, Answer) and answer.duplicate))
-        return answers
+        return [entry if isinstance(entry, MeshError) else self._conclude(entry, next(stood)) for entry in prepared]
 
     # --- one submission ----------------------------------------------------------------------------
 
@@ -105,14 +100,15 @@ class Accepting:
             priority=asked.priority,
             meta=asked.meta or None,
         )
+        payload = render_item(item)
         return Submission(
             row_id=self._world.ids.ulid(),
             asked=asked,
             destination=destination,
             fingerprint=presented,
-            payload=render_item(item),
+            payload=payload,
             enqueued_at=self._world.clock.wall_ms(),
-            refusal=refusal,
+            refusal=refusal or self._refuse_size(payload),
         )
 
     def _find(self, to: str) -> Destination | None:
@@ -132,6 +128,13 @@ class Accepting:
         if destination is None:
             return UnknownDestination("no member goes by this name or key")
         return self._conditions.refusal
+
+    def _refuse_size(self, payload: bytes) -> MeshError | None:
+        """Refuse what would not fit into a frame: it could never be sent, and would keep all others waiting."""
+        limit = item_bytes_max(self._conditions.inline_bytes)
+        if len(payload) <= limit:
+            return None
+        return PayloadTooLarge(f"with its meta it has {len(payload)} bytes on the wire, a frame takes {limit}")
 
     def _answer(self, submission: Submission, standing: StandingRow | None) -> Answer:
         if standing is None:
@@ -161,5 +164,9 @@ class Accepting:
             return conflict
 
 
-def _is_unknown(entry: Submission | MeshError) -> bool:
-    return isinstance(entry, Submission) and isinstance(entry.refusal, UnknownDestination)
+def _is_unknown(submission: Submission) -> bool:
+    return isinstance(submission.refusal, UnknownDestination)
+
+
+def _keys(asked: Sequence[SendAsked]) -> list[str]:
+    return sorted({one.to for one in asked if is_pubkey(one.to)})

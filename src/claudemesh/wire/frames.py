@@ -20,6 +20,8 @@ from claudemesh.kernel.fingerprint import Kind, Priority
 
 PROTOCOL: Final = 1
 
+ITEM_EXTRA_BYTES: Final = 512 * 1024  # for meta and all that is not the body
+
 # Close codes (RFC 6455 leaves 4000-4999 to applications). 1000 and 1001 are its own.
 CLOSE_SESSION_REPLACED: Final = 1000
 CLOSE_REPLACED_BY_NEWER: Final = 4003
@@ -250,6 +252,11 @@ _from_broker: Final[msgspec.json.Decoder[FromBroker]] = msgspec.json.Decoder(Fro
 
 class BadFrame(ValueError):
     """A text that is none of our frames."""
+
+
+def item_bytes_max(inline_bytes: int) -> int:
+    """Return how large one item may be on the wire: a body of control characters takes six bytes for one."""
+    return 6 * inline_bytes + ITEM_EXTRA_BYTES
 
 
 def render(frame: ToBroker | FromBroker) -> str:

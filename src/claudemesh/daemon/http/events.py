@@ -27,7 +27,8 @@ def event_routes(parts: Parts) -> list[Route]:
 
         async def chunks() -> AsyncIterator[bytes]:
             with streams.opened():
-                yield b": here you are\n\n"  # the answer begins at once, also while nothing happens
+                # At once, also while nothing happens: who goes before the first event knows where to come back.
+                yield f"id: {epoch}.{after}\n: here you are\n\n".encode()
                 async for page in parts.feed.follow(after, IDLE_S):
                     yield b"".join(_render(entry, epoch) for entry in page) or b": still here\n\n"
 

@@ -61,6 +61,12 @@ class SqliteDirectoryStore:
 
         return await self._database.read(read)
 
+    async def known_keys(self, mesh_id: int, pubkeys: Sequence[str]) -> list[str]:
+        def read(connection: apsw.Connection) -> list[str]:
+            return [key for key in pubkeys if fetch(connection, _SQL["key_holder"], (mesh_id, key))]
+
+        return await self._database.read(read)
+
     async def remember_session(self, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
         return await self._database.write(_remember_sessions, _Session(sender, session_pubkey, now_ms))
 
