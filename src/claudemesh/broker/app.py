@@ -7,8 +7,8 @@ committed, then the lease clock and the file. Whatever is cut short there is as 
 import asyncio
 import ipaddress
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -63,16 +63,23 @@ async def serve(settings: BrokerSettings, ready: Ready, stop: asyncio.Event, wor
     """Serve until `stop` is set. One broker a store: AlreadyRunning if there is one."""
     here = real_world() if world is None else world
     address = parse_listen(settings)
-    path = store_path(settings)
-    ensure_private_dir(path.parent)
-    with InstanceLock(path.with_name(path.name + ".lock")):
-        stores = open_stores(path, here)
-        try:
-            await _serve(settings, here, stores, address, ready, stop)
-        finally:
-            await asyncio.to_thread(stores.close)
+    with _opened(settings, here) as stores:
+        await _serve(settings, here, stores, address, ready, stop)
     here.observer.publish(BrokerStopped())
     return EXIT_OK
+
+
+@contextmanager
+def _opened(settings: BrokerSettings, world: World) -> Iterator[SqliteStores]:
+    if settings.store == _MEMORY:
+        stores = SqliteStores.in_memory(clock=world.clock, mint=world.ids.ulid, render=render_delivery)
+        with closing(stores):
+            yield stores
+        return
+    path = store_path(settings)
+    ensure_private_dir(path.parent)
+    with InstanceLock(path.with_name(path.name + ".lock")), closing(open_stores(path, world)) as stores:
+        yield stores
 
 
 # --- what an operator runs beside it ---------------------------------------------------------------

@@ -13,8 +13,9 @@ from claudemesh.broker.calls import CallPorts, Calls
 from claudemesh.broker.http import Health, HttpParts, broker_routes
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.limiter import MemoryLimiter
-from claudemesh.broker.membership import MembershipService
+from claudemesh.broker.membership import Joined, MembershipService
 from claudemesh.broker.metering import BrokerMetrics
+from claudemesh.broker.model import Member, Mesh
 from claudemesh.broker.offer import derive_frame_bytes
 from claudemesh.broker.service import AcceptService, AcceptSettings
 from claudemesh.broker.settings import BrokerSettings
@@ -45,13 +46,24 @@ def assemble(parts: Parts) -> Router:
     """Return the application that the server serves."""
     world, stores = parts.world, parts.stores
     http = HttpParts(
-        membership=MembershipService(stores.directory, world.clock, world.ids.ulid, parts.keys.pubkey),
+        membership=MembershipService(
+            stores.directory, world.clock, world.ids.ulid, parts.keys.pubkey, _announcing(parts.hub)
+        ),
         admin=_admin(parts),
         metrics=parts.metrics.metrics,
         health=_health(parts),
         version=broker_version(),
     )
     return Router(broker_routes(http), world.observer, {"/v1/ws": SocketApp(_house(parts))})
+
+
+def _announcing(hub: Hub) -> Joined:
+    """Return what tells the connected that somebody has joined, so that they know the name at once."""
+
+    def joined(mesh: Mesh, member: Member) -> None:
+        hub.announce(mesh.id, "member_joined", {"name": member.name, "pubkey": member.pubkey})
+
+    return joined
 
 
 def server_limits(settings: BrokerSettings) -> ServerLimits:

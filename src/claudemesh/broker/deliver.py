@@ -52,6 +52,7 @@ class Pump:
         clock: Clock,
         push: Callable[[str], Awaitable[None]],
         last_life_ms: Callable[[], int],
+        wants: Callable[[Parcel], bool],
         gave_up: Callable[[Sequence[int]], None],
     ) -> None:
         self._store = store
@@ -59,6 +60,7 @@ class Pump:
         self._clock = clock
         self._push = push
         self._last_life_ms = last_life_ms
+        self._wants = wants
         self._gave_up = gave_up
         self._bell = asyncio.Event()
         self._is_active = False
@@ -75,6 +77,11 @@ class Pump:
         if active and not self._is_active:
             self._cursor, self._window, self._window_bytes = 0, {}, 0
         self._is_active = active
+        self._bell.set()
+
+    def rewind(self) -> None:
+        """Look again at all that is open: something that another connection was to get may be this one's now."""
+        self._cursor = 0
         self._bell.set()
 
     def set_paused(self, *, paused: bool) -> None:
@@ -114,7 +121,7 @@ class Pump:
         if not page or not self._is_active:
             return False
         self._cursor = page[-1].history_id
-        fresh = [parcel for parcel in page if parcel.history_id not in self._window]
+        fresh = [parcel for parcel in page if parcel.history_id not in self._window and self._wants(parcel)]
         now = self._clock.monotonic_ms()
         for parcel in fresh:  # before they are on the wire: the ack may be quicker than this task
             self._window[parcel.history_id] = Pushed(parcel, now)

@@ -1,11 +1,14 @@
-"""Who is connected to this broker, and which connection of a member gets its deliveries: the newest.
+"""Who is connected to this broker, and which connection gets a delivery.
+
+Of each key the newest: the member's own gets what is for the member, a session's what names the session. When the
+session is gone, that too is the member's.
 
 Everything here happens on the event loop, so it needs no lock. What it knows is never evidence of anything:
 receipts come from the store.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from claudemesh.broker.events import ConnectionsMet, MemberConnected
 from claudemesh.broker.model import Accepted, Identity, Moved
@@ -34,7 +37,13 @@ class Live(Protocol):
         """There may be something to deliver."""
 
     def set_active(self, active: bool) -> None:  # noqa: FBT001  a switch
-        """Whether it is the one that gets the member's deliveries."""
+        """Whether it is the one of its key that gets deliveries."""
+
+    def rewind(self) -> None:
+        """Look again at all that is open: what a session was to get is the member's now."""
+
+    def tell(self, name: str, data: dict[str, Any]) -> None:
+        """Say that something happened in the mesh; returns at once."""
 
     def hint(self, client_message_ids: Sequence[str]) -> None:
         """Something moved for these messages of the member's own."""
@@ -48,6 +57,7 @@ class Hub:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._live: dict[_Key, list[Live]] = {}  # of each key, the oldest first
+        self._keys: dict[int, set[_Key]] = {}  # of each member, the keys it is connected under
 
     def join(self, connection: Live) -> None:
         """Add a proven connection, after judging it against those that stand under its key."""
@@ -56,6 +66,7 @@ class Hub:
         for standing in tuple(self._live.get(key, ())):
             self._meet(standing, connection)
         self._live.setdefault(key, []).append(connection)
+        self._keys.setdefault(key[0], set()).add(key)
         self._activate_newest(key)
         self._observer.publish(
             MemberConnected(
@@ -72,8 +83,8 @@ class Hub:
             connection.set_active(False)
         if standing:
             self._activate_newest(key)
-        else:
-            self._live.pop(key, None)
+        elif self._live.pop(key, None) is not None:
+            self._forget(key)
 
     def committed(self, accepted: Sequence[Accepted]) -> None:
         """Wake who has something to get, and hint to those who were answered."""
@@ -81,14 +92,25 @@ class Hub:
         # The posts of one topic share one tuple: with many subscribers, going through each would be felt.
         distinct = {id(one.recipients): one.recipients for one in accepted}
         for member_id in {id_ for recipients in distinct.values() for id_ in recipients}:
-            for connection in self._live.get((member_id, None), ()):
+            for connection in self._of(member_id):
                 connection.wake()
         if answered:
             self.hint_all(answered)
 
     def hint(self, member_id: int, client_message_ids: Sequence[str]) -> None:
-        for connection in self._live.get((member_id, None), ()):
+        for connection in self._of(member_id):
             connection.hint(client_message_ids)
+
+    def is_live(self, member_id: int, session_pubkey: str) -> bool:
+        """Say whether a session of the member is connected here."""
+        return (member_id, session_pubkey) in self._live
+
+    def announce(self, mesh_id: int, name: str, data: dict[str, Any]) -> None:
+        """Tell everybody of a mesh who is connected here."""
+        for connections in self._live.values():
+            for connection in connections:
+                if connection.identity.mesh.id == mesh_id:
+                    connection.tell(name, data)
 
     def hint_all(self, moved: Iterable[Moved]) -> None:
         by_sender: dict[int, list[str]] = {}
@@ -125,7 +147,21 @@ class Hub:
         *older, newest = self._live[key]
         for connection in older:
             connection.set_active(False)
-        newest.set_active(key[1] is None)  # a session's connection only shows that it is there
+        newest.set_active(True)
+
+    def _of(self, member_id: int) -> list[Live]:
+        return [one for key in self._keys.get(member_id, ()) for one in self._live[key]]
+
+    def _forget(self, key: _Key) -> None:
+        """Nobody is connected under the key any more; what names a session goes to its member."""
+        member_id, session = key
+        keys = self._keys[member_id]
+        keys.discard(key)
+        if not keys:
+            del self._keys[member_id]
+        if session is not None:
+            for connection in self._live.get((member_id, None), ()):
+                connection.rewind()
 
 
 def _key(identity: Identity) -> _Key:

@@ -12,10 +12,20 @@ from claudemesh.wire.invite import CreateMesh, Membership, Redeem
 from claudemesh.wire.names import fold_member_name, parse_member_name, parse_slug
 from claudemesh.wire.signing import create_mesh_bytes, invite_bytes, redeem_bytes
 
+Joined = Callable[[Mesh, Member], None]  # told after the commit, for those whom it concerns
+
 
 class MembershipService:
-    def __init__(self, directory: DirectoryStore, clock: Clock, mint: Callable[[], str], broker_key: str) -> None:
+    def __init__(
+        self,
+        directory: DirectoryStore,
+        clock: Clock,
+        mint: Callable[[], str],
+        broker_key: str,
+        joined: Joined = lambda _mesh, _member: None,
+    ) -> None:
         self._directory = directory
+        self._joined = joined
         self._clock = clock
         self._mint = mint
         self._broker_key = broker_key
@@ -43,6 +53,8 @@ class MembershipService:
         if standing is None and self._clock.wall_ms() >= invite.expires_at:
             raise InviteRefused("it has expired", reason="expired")
         member = await self._directory.join(mesh.id, newcomer, invite.invite_id, invite.inviter_pubkey, invite.uses)
+        if standing is None:
+            self._joined(mesh, member)
         return self._membership(mesh, member)
 
     def _newcomer(self, request: CreateMesh | Redeem) -> Newcomer:

@@ -2,7 +2,6 @@
 
 from claudemesh.broker.events import (
     BatchAccepted,
-    FingerprintDrifted,
     MemberConnected,
     MemberDisconnected,
     OrphansChecked,
@@ -40,7 +39,6 @@ class BrokerMetrics:
 
     def attach(self, observer: Observer) -> None:
         observer.subscribe(BatchAccepted, self._accepted)
-        observer.subscribe(FingerprintDrifted, lambda _: self._mismatches.inc())
         observer.subscribe(OrphansChecked, self._checked)
         observer.subscribe(MemberConnected, lambda _: self.connections.inc())
         observer.subscribe(MemberDisconnected, lambda _: self.connections.dec())

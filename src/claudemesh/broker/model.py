@@ -198,6 +198,7 @@ class Parcel(msgspec.Struct, frozen=True):
     sender_id: int
     client_message_id: str
     payload: bytes
+    to_session: str | None = None
 
 
 # --- work queues -----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from claudemesh.broker.policy import (
 )
 from claudemesh.broker.ports import AcceptStore, Limiter
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import IdempotencyConflict, MeshError, RateLimited
+from claudemesh.kernel.errors import IdempotencyConflict, IdRetired, MeshError, RateLimited
 from claudemesh.kernel.fingerprint import prefix
 from claudemesh.runtime import points
 from claudemesh.runtime.observe import Observer
@@ -142,15 +142,15 @@ class AcceptService:
         message = item.message
         if message is None:
             return item.refusal
+        stands = standing.get(message.client_message_id)
+        if stands is not None:  # before anything that can refuse: a retry of what was accepted is never refused
+            return judge_standing(stands, message)
         drift = judge_drift(message, item.claimed_fingerprint)
         if drift is not None:
             self._observer.publish(
                 FingerprintDrifted(identity.member.uid, message.client_message_id, prefix(message.fingerprint))
             )
             return drift
-        stands = standing.get(message.client_message_id)
-        if stands is not None:
-            return judge_standing(stands, message)
         return judge_size(message, self._settings.inline_bytes)
 
     async def _consume(
@@ -194,7 +194,10 @@ class AcceptService:
                 by_phase=dict(phases),
                 accepted=phases[Phase.B3],
                 duplicates=sum(isinstance(outcome, Duplicate) for outcome in outcomes),
-                mismatches=sum(isinstance(outcome, IdempotencyConflict) for outcome in outcomes),
+                mismatches=sum(
+                    isinstance(outcome, IdempotencyConflict) and not isinstance(outcome, IdRetired)
+                    for outcome in outcomes
+                ),
                 rate_limited=sum(isinstance(outcome, RateLimited) for outcome in outcomes),
                 consumed_then_refused=sum(
                     isinstance(outcome, MeshError) and place in inside and not is_transient(outcome)

@@ -67,7 +67,7 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    store: Annotated[str, Meta(description="Where messages are kept: sqlite:///PATH.")]
+    store: Annotated[str, Meta(description="Where messages are kept: sqlite:///PATH; for tests also memory:.")]
     listen: Annotated[str, Meta(description="HOST:PORT; port 0 is any free one.")] = LISTEN_DEFAULT
     limiter: Annotated[str, Meta(description="Where budgets are counted: memory:.")] = "memory:"
     admin_token_file: Annotated[

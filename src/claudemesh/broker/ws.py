@@ -128,6 +128,12 @@ class Connection:
     def set_active(self, active: bool) -> None:  # noqa: FBT001  a switch
         self._pump.set_active(active=active)
 
+    def rewind(self) -> None:
+        self._pump.rewind()
+
+    def tell(self, name: str, data: dict[str, Any]) -> None:
+        self._house.spawn(self._write_or_close(frames.render(frames.Event(name, data))))
+
     def hint(self, client_message_ids: Sequence[str]) -> None:
         self._hints.note(client_message_ids)
 
@@ -184,6 +190,7 @@ class Connection:
             clock=house.clock,
             push=self._write,
             last_life_ms=self._last_life_ms,
+            wants=self._wants,
             gave_up=self._tell_dead,
         )
         self._acks = AckBook(house.deliveries, sender, house.clock, self._tell_senders)
@@ -351,6 +358,13 @@ class Connection:
             pass
 
     # --- deliveries --------------------------------------------------------------------------------
+
+    def _wants(self, parcel: Parcel) -> bool:
+        """Say whether it is this connection's: a session gets what names its key, the member all but that."""
+        mine = self.identity.session_pubkey
+        if mine is not None:
+            return parcel.to_session == mine
+        return parcel.to_session is None or not self._house.hub.is_live(self.identity.member.id, parcel.to_session)
 
     def _last_life_ms(self) -> int:
         """Return when it last showed life: a frame, or an answered ping, which the server tells by not closing."""

@@ -174,18 +174,24 @@ def _open_outbox(path: Path) -> SqliteOutboxStore:
 
 
 def _open_inbox(path: Path, world: World) -> SqliteInboxStore:
-    """Open the inbox. A damaged one is set aside: what is in it came from the broker, which keeps it."""
+    """Open the inbox. A damaged one is set aside: what is in it came from the broker, which keeps it.
+
+    One that is not there is begun as one that was lost, so that a cut between the two is no loss; a new member's
+    has nothing to fetch.
+    """
+    is_new = not path.exists()
     try:
-        return SqliteInboxStore.open(path)
+        inbox = SqliteInboxStore.open(path)
     except StoreCorrupt:
         aside = path.with_name(f"{path.name}.corrupt-{world.clock.wall_ms()}")
-        for companion in ("", "-wal", "-shm"):
+        for companion in ("-wal", "-shm", ""):  # the file itself last: until then it is there, and damaged
             with suppress(FileNotFoundError):
                 path.with_name(path.name + companion).rename(aside.with_name(aside.name + companion))
         world.observer.publish(InboxSetAside(aside.name))
-        inbox = SqliteInboxStore.open(path)
+        inbox, is_new = SqliteInboxStore.open(path), True
+    if is_new:
         inbox.begin_restore()
-        return inbox
+    return inbox
 
 
 # --- servers -----------------------------------------------------------------------------------------

@@ -21,6 +21,10 @@ class Credentials:
         self._ttl_ms = ephemeral_ttl_ms
         self._session = None if ephemeral_ttl_ms is None else KeyPair.generate()
 
+    @property
+    def session_pubkey(self) -> str | None:
+        return None if self._session is None else self._session.pubkey
+
     def sign_hello(self, nonce: str, mesh_id: str, instance_id: str, now_ms: int) -> Hello:
         hello = Hello(
             mesh_id=mesh_id,
@@ -28,7 +32,7 @@ class Credentials:
             instance_id=instance_id,
             timestamp_ms=now_ms,
             signature="",
-            session_pubkey=None if self._session is None else self._session.pubkey,
+            session_pubkey=self.session_pubkey,
             attestation=self._attest(now_ms),
         )
         signer = self._session or self._member

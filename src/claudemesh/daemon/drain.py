@@ -21,7 +21,7 @@ from claudemesh.daemon.policy import Reading, read_outcome
 from claudemesh.daemon.ports import BrokerLink, ClaimAsked, OutboxStore
 from claudemesh.kernel.errors import DependencyError, MeshError
 from claudemesh.kernel.outbox import OutboxEvent
-from claudemesh.kernel.retry import BACKOFF_BASE_MS, derive_backoff_ms
+from claudemesh.kernel.retry import BACKOFF_BASE_MS, BACKOFF_CAP_MS, derive_backoff_ms
 from claudemesh.runtime import points
 from claudemesh.runtime.world import World
 from claudemesh.wire.frames import Outcome
@@ -29,6 +29,7 @@ from claudemesh.wire.frames import Outcome
 LANES_MAX: Final = 256
 ROWS_MAX: Final = 256
 BYTES_MAX: Final = 512 * 1024  # of a frame, unless its first row is larger
+RESTART_WAIT_MAX_MS: Final = 5 * BACKOFF_CAP_MS  # beyond it the clock was stepped, and nobody asked for that
 OVERDUE_EVERY_MS: Final = 60_000
 OVERDUE_MAX: Final = 256
 
@@ -70,7 +71,7 @@ class Drain:
         """Find what the last run left. A destination whose oldest row had to wait still has to."""
         wall, now = self._clock.wall_ms(), self._clock.monotonic_ms()
         for backlog in await self._outbox.recover(wall + BACKOFF_BASE_MS):
-            wait_ms = min(max(backlog.next_attempt_at - wall, 0), BACKOFF_BASE_MS)
+            wait_ms = min(max(backlog.next_attempt_at - wall, 0), RESTART_WAIT_MAX_MS)
             self._lanes.note(backlog.destination, not_before_ms=now + wait_ms)
 
     async def run(self) -> None:

@@ -18,7 +18,7 @@ from claudemesh.daemon.events import (
     RowDied,
     RowSettled,
 )
-from claudemesh.daemon.ports import Happened, InboxStore, TimelineEntry
+from claudemesh.daemon.ports import Happened, InboxBounds, InboxStore, TimelineEntry
 from claudemesh.daemon.pressure import PressureHigh
 from claudemesh.kernel.errors import CursorAhead, CursorExpired, DependencyError, InvalidRequest
 from claudemesh.kernel.outbox import OutboxEvent
@@ -96,14 +96,8 @@ class Feed:
 
     async def begin(self, cursor: str | None) -> tuple[str, int]:
         """Return the epoch and where to begin: behind the cursor, or at what comes next."""
-        epoch, last = await self._inbox.bounds()
-        if cursor is None:
-            return epoch, last
-        after = parse_cursor(cursor, epoch, last)
-        oldest = await self._inbox.oldest_event()
-        if oldest is not None and after < oldest - 1:
-            raise CursorExpired("events after this cursor are no longer kept")
-        return epoch, after
+        bounds = await self._inbox.bounds()
+        return bounds.epoch, bounds.last if cursor is None else parse_cursor(cursor, bounds)
 
     async def follow(self, after: int, idle_s: float) -> AsyncIterator[Sequence[TimelineEntry]]:
         """Yield what happens after an event, page by page; an empty page when nothing did for a while."""
@@ -121,13 +115,15 @@ class Feed:
                 yield ()
 
 
-def parse_cursor(cursor: str, epoch: str, last: int) -> int:
-    """Read `epoch.seq`; one of another file, or from beyond its end, is told so and never silently restarted."""
-    its_epoch, _, text = cursor.partition(".")
-    if not its_epoch or not text.isascii() or not text.isdigit() or len(text) > SEQ_DIGITS_MAX:
+def parse_cursor(cursor: str, bounds: InboxBounds) -> int:
+    """Read `epoch.seq`. One of another file, from beyond its end or from before what is kept is told so."""
+    epoch, _, text = cursor.partition(".")
+    if not epoch or not text.isascii() or not text.isdigit() or len(text) > SEQ_DIGITS_MAX:
         raise InvalidRequest("this is no cursor: pass one back as it was given")
-    if its_epoch != epoch:
+    if epoch != bounds.epoch:
         raise CursorExpired("the inbox was built anew since this cursor was given")
-    if int(text) > last:
+    if int(text) > bounds.last:
         raise CursorAhead
+    if int(text) < bounds.swept_upto:
+        raise CursorExpired("what came after this cursor is no longer kept")
     return int(text)

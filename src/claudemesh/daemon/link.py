@@ -317,6 +317,10 @@ class Connector:
         self.is_degraded = False
         self.status = "connecting"
 
+    @property
+    def session_pubkey(self) -> str | None:
+        return self._credentials.session_pubkey
+
     async def run(self) -> None:
         """Connect, serve, and come back, until cancelled.
 

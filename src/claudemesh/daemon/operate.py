@@ -14,7 +14,14 @@ from claudemesh.daemon.model import Destination, OperatorsRow, Retirement, SendA
 from claudemesh.daemon.ports import OutboxStore
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
-from claudemesh.kernel.errors import BrokerUnreachable, InvalidRequest, NotFound, StaleClaim, TransitionRefused
+from claudemesh.kernel.errors import (
+    BrokerUnreachable,
+    DependencyError,
+    InvalidRequest,
+    NotFound,
+    StaleClaim,
+    TransitionRefused,
+)
 from claudemesh.kernel.fingerprint import Priority
 from claudemesh.kernel.ids import parse_client_message_id
 from claudemesh.kernel.outbox import MACHINE, OutboxEvent
@@ -123,7 +130,7 @@ class Operating:
             answer: Mapping[str, Any] = await self._receiving.link.call(
                 "retire", {"client_message_id": row.client_message_id}
             )
-        except BrokerUnreachable:
+        except DependencyError:  # not there, or silent
             if force:
                 return None
             raise BrokerUnreachable(

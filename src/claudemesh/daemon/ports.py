@@ -136,6 +136,15 @@ class InboxFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class InboxBounds:
+    """Which file this is, up to which event it was swept, and its last event."""
+
+    epoch: str
+    swept_upto: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Happened:
     """Something other than a message that readers are told."""
 
@@ -178,16 +187,12 @@ class InboxStore(Protocol):
 
     async def find(self, broker_message_id: str) -> InboxMessage | None: ...
 
-    async def bounds(self) -> tuple[str, int]:
-        """Return the epoch of this file and the number of its last event."""
+    async def bounds(self) -> InboxBounds: ...
 
     async def append_events(self, happened: Sequence[Happened]) -> None: ...
 
     async def events(self, after_seq: int, limit: int) -> list[TimelineEntry]:
         """Return what happened after a number, oldest first."""
-
-    async def oldest_event(self) -> int | None:
-        """Return the number of the first event that is still kept."""
 
     async def mark_read(self, broker_message_ids: Sequence[str], at: int) -> int:
         """Mark these as read, and say how many were not yet."""

@@ -88,7 +88,7 @@ def _start(stack: ExitStack, names: Sequence[str]) -> list[Place]:
     """Start everything, so that the stack stops it: daemons, then broker, then the loop, and the files last."""
     root = Path(stack.enter_context(TemporaryDirectory(prefix="claudemesh-")))
     services = stack.enter_context(_Services())
-    broker_url = services.start(_serve_broker(root))
+    broker_url = services.start(_serve_broker())
     places = [Place(SLUG, root / str(number) / SLUG / "sock") for number in range(len(names))]
     for keys, joined, place in zip(*_enrol(broker_url, names), places, strict=True):
         place.sock.parent.mkdir(mode=0o700, parents=True)
@@ -100,8 +100,8 @@ def _start(stack: ExitStack, names: Sequence[str]) -> list[Place]:
     return places
 
 
-def _serve_broker(root: Path) -> "Serve[str]":
-    settings = BrokerSettings(store=f"sqlite:///{root}/broker.db", listen="127.0.0.1:0")
+def _serve_broker() -> "Serve[str]":
+    settings = BrokerSettings(store="memory:", listen="127.0.0.1:0")
     return lambda stop, ready: broker_app.serve(settings, ready, stop, real_world())
 
 

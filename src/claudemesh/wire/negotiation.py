@@ -7,7 +7,7 @@ optional feature falls back to the daemon's own default, and is told.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, Generic, TypeGuard, TypeVar
 
 from claudemesh.kernel.retention import WINDOW_DAYS_MIN, Permanent, RetentionScoped
 from claudemesh.wire.frames import (
@@ -29,7 +29,12 @@ OPTIONAL: Final = (MAX_PAYLOAD, KEYPAIR_ROTATED, KEY_EPOCH)
 DEDUPE_VERSION: Final = 2
 INLINE_BYTES_DEFAULT: Final = 512 * 1024
 PAYLOAD_BYTES_MIN: Final = 1024
+WINDOW_DAYS_MAX: Final = 36_500  # a hundred years
+NUMBER_MAX: Final = 2**53 - 1
 POLICIES: Final = ("prefer_newest", "prefer_oldest", "allow_concurrent")
+
+
+Default = TypeVar("Default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class Agreed:
 
     dedupe: RetentionScoped | Permanent = field(default_factory=lambda: RetentionScoped(WINDOW_DAYS_MIN))
     inline_bytes: int = INLINE_BYTES_DEFAULT
+    blob_bytes: int | None = None
+    key_epochs: int = 1
     policy: str = POLICIES[0]
     features: tuple[str, ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
@@ -62,15 +69,19 @@ def judge_offer(supported: Mapping[str, Feature], missing_required: list[str]) -
         raise NegotiationFailed(CLOSE_FEATURE_UNAVAILABLE, missing_required[0], "the broker does not support it")
     warnings: list[str] = []
     return Agreed(
-        dedupe=_dedupe(supported[DEDUPE].params),
-        policy=_policy(supported[CONCURRENT].params),
-        inline_bytes=_inline_bytes(supported.get(MAX_PAYLOAD), warnings),
+        dedupe=_dedupe(supported[DEDUPE].params, warnings),
+        policy=_policy(supported[CONCURRENT].params, warnings),
+        inline_bytes=_at_least(
+            supported, MAX_PAYLOAD, "inline_bytes", Floor(PAYLOAD_BYTES_MIN, INLINE_BYTES_DEFAULT), warnings
+        ),
+        blob_bytes=_at_least(supported, MAX_PAYLOAD, "blob_bytes", Floor(PAYLOAD_BYTES_MIN, None), warnings),
+        key_epochs=_at_least(supported, KEY_EPOCH, "max_concurrent_epochs", Floor(1, 1), warnings),
         features=tuple(sorted(supported)),
         warnings=tuple(warnings),
     )
 
 
-def _dedupe(params: Mapping[str, Any]) -> RetentionScoped | Permanent:
+def _dedupe(params: Mapping[str, Any], warnings: list[str]) -> RetentionScoped | Permanent:
     if params.get("version") != DEDUPE_VERSION:
         raise _invalid(DEDUPE, f"version {params.get('version')!r} is not {DEDUPE_VERSION}")
     if params.get("request_fingerprint") is not True:
@@ -80,30 +91,48 @@ def _dedupe(params: Mapping[str, Any]) -> RetentionScoped | Permanent:
         return Permanent()
     if mode != "retention_scoped":
         raise _invalid(DEDUPE, f"mode {mode!r} is unknown")
+    pruned = params.get("tombstone_history_pruned_window_days", 0)
+    if not _is_whole(pruned) or pruned < 0:
+        warnings.append(f"{DEDUPE}.tombstone_history_pruned_window_days is {pruned!r}: passed over")
     days = params.get("dedupe_retention_days")
     if not _is_whole(days):
         raise _invalid(DEDUPE, f"dedupe_retention_days is {days!r}, not a whole number")
+    if days > WINDOW_DAYS_MAX:
+        raise _invalid(DEDUPE, f"dedupe_retention_days is {days}, at most {WINDOW_DAYS_MAX} is believed")
     if days < WINDOW_DAYS_MIN:
         reason = f"dedupe_retention_days is {days}, the floor is {WINDOW_DAYS_MIN}"
         raise NegotiationFailed(CLOSE_FEATURE_PARAM_BELOW_FLOOR, DEDUPE, reason)
     return RetentionScoped(days)
 
 
-def _policy(params: Mapping[str, Any]) -> str:
+def _policy(params: Mapping[str, Any], warnings: list[str]) -> str:
+    """Read the policy, which is the feature's one optional parameter."""
     policy = params.get("default_policy", POLICIES[0])
-    if policy not in POLICIES:
-        raise _invalid(CONCURRENT, f"default_policy {policy!r} is unknown")
-    return str(policy)
+    if policy in POLICIES:
+        return str(policy)
+    warnings.append(f"{CONCURRENT}.default_policy is {policy!r}: going by {POLICIES[0]}")
+    return POLICIES[0]
 
 
-def _inline_bytes(feature: Feature | None, warnings: list[str]) -> int:
-    if feature is None:
-        return INLINE_BYTES_DEFAULT
-    offered = feature.params.get("inline_bytes")
-    if not _is_whole(offered) or offered < PAYLOAD_BYTES_MIN:
-        warnings.append(f"{MAX_PAYLOAD}.inline_bytes is {offered!r}: going by {INLINE_BYTES_DEFAULT}")
-        return INLINE_BYTES_DEFAULT
-    return offered
+@dataclass(frozen=True, slots=True)
+class Floor(Generic[Default]):
+    """The least that a number may be, and what stands for one that is not there or not good."""
+
+    least: int
+    default: Default
+
+
+def _at_least(
+    supported: Mapping[str, Feature], feature: str, param: str, floor: Floor[Default], warnings: list[str]
+) -> int | Default:
+    if feature not in supported:
+        return floor.default
+    offered = supported[feature].params.get(param)
+    if _is_whole(offered) and floor.least <= offered <= NUMBER_MAX:
+        return offered
+    if param in supported[feature].params:
+        warnings.append(f"{feature}.{param} is {offered!r}: going by {floor.default}")
+    return floor.default
 
 
 def _is_whole(value: object) -> TypeGuard[int]:

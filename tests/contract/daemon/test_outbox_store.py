@@ -133,6 +133,17 @@ async def test_a_row_that_moved_meanwhile_is_not_retired(outbox: SqliteOutboxSto
 
 
 @pytest.mark.req("D10")
+async def test_a_row_that_was_tried_since_it_was_looked_at_is_not_retired(outbox: SqliteOutboxStore) -> None:
+    await accept(outbox, send("m1"))
+    row = await outbox.for_operator("row-m1-1")
+    assert row is not None
+    (claimed,) = (await outbox.claim(ALL)).rows
+    await outbox.settle([settled(claimed.seq, OutboxEvent.FAILED)])
+    with pytest.raises(StaleClaim):
+        await outbox.retire(Retirement(row=row, at=1, by="operator"))
+
+
+@pytest.mark.req("D10")
 async def test_a_successor_needs_an_id_that_was_never_used(outbox: SqliteOutboxStore) -> None:
     await accept(outbox, send("m1"), send("m2"))
     row = await outbox.for_operator("row-m1-1")

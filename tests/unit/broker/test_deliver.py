@@ -99,6 +99,7 @@ class Bench:
             clock=self.clock,
             push=self._push,
             last_life_ms=lambda: self.life,
+            wants=lambda _: True,
             gave_up=self.dead.extend,
         )
 

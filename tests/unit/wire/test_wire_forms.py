@@ -161,7 +161,7 @@ def test_a_good_offer_is_agreed_to() -> None:
         ({"client_message_id_dedupe": DEDUPE | {"dedupe_retention_days": "7"}}, 4011),
         ({"client_message_id_dedupe": DEDUPE | {"dedupe_retention_days": True}}, 4011),
         ({"client_message_id_dedupe": {**DEDUPE, "dedupe_retention_days": 6}}, 4012),
-        ({"concurrent_connection_policy": {"default_policy": "both"}}, 4011),
+        ({"client_message_id_dedupe": {**DEDUPE, "dedupe_retention_days": 10**30}}, 4011),
     ],
 )
 def test_an_offer_that_falls_short_is_refused_with_its_code(
@@ -185,6 +185,22 @@ def test_a_bad_optional_parameter_falls_back_and_is_told(inline: object) -> None
     agreed = judge_offer(offer(max_payload={"inline_bytes": inline}), [])
     assert agreed.inline_bytes == 512 * 1024
     assert agreed.warnings
+
+
+@pytest.mark.req("N2")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"concurrent_connection_policy": {"default_policy": "both"}},
+        {"max_payload": {"inline_bytes": 2048, "blob_bytes": 1}},
+        {"key_epoch": {"max_concurrent_epochs": 0}},
+        {"client_message_id_dedupe": DEDUPE | {"tombstone_history_pruned_window_days": "x"}},
+    ],
+)
+def test_every_optional_parameter_is_looked_at(changes: dict[str, dict[str, object] | None]) -> None:
+    agreed = judge_offer(offer(**changes), [])
+    assert len(agreed.warnings) == 1
+    assert (agreed.policy, agreed.blob_bytes, agreed.key_epochs) == ("prefer_newest", None, 1)
 
 
 # --- frames ------------------------------------------------------------------------------------------

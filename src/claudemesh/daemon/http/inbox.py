@@ -140,8 +140,7 @@ async def _mark(inbox: InboxStore, body: ReadBody, now: int) -> int:
     if (body.ids is None) == (body.upto is None):
         raise InvalidRequest("give either ids or upto")
     if body.upto is not None:
-        epoch, last = await inbox.bounds()
-        return await inbox.mark_read_upto(parse_cursor(body.upto, epoch, last), now)
+        return await inbox.mark_read_upto(parse_cursor(body.upto, await inbox.bounds()), now)
     ids = body.ids or []
     if len(ids) > LIMIT_MAX:
         raise InvalidRequest(f"at most {LIMIT_MAX} ids at once, not {len(ids)}")
@@ -149,11 +148,11 @@ async def _mark(inbox: InboxStore, body: ReadBody, now: int) -> int:
 
 
 async def _page(inbox: InboxStore, wanted: InboxFilter, limit: int, cursor: str | None) -> InboxPage:
-    epoch, last = await inbox.bounds()
-    after = 0 if cursor is None else parse_cursor(cursor, epoch, last)
+    bounds = await inbox.bounds()
+    after = 0 if cursor is None else parse_cursor(cursor, bounds)
     size = min(limit, LIMIT_MAX)
     found = await inbox.page(wanted, after, size + 1)
-    shown = [shown_message(message, epoch) for message in found[:size]]
+    shown = [shown_message(message, bounds.epoch) for message in found[:size]]
     return InboxPage(shown, shown[-1].cursor if len(found) > size else None)
 
 

@@ -27,6 +27,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     mesh: str
     member: str
     member_pubkey: str
+    session_pubkey: str | None  # of a daemon that was started for one run
     uptime_s: int
     schema_version: int
     daemon_version: str
@@ -69,6 +70,7 @@ def status_routes(parts: Parts) -> list[Route]:
                 mesh=parts.identity.joined.slug,
                 member=parts.identity.joined.name,
                 member_pubkey=parts.identity.keys.pubkey,
+                session_pubkey=connector.session_pubkey,
                 uptime_s=uptime_ms // 1000,
                 schema_version=SCHEMA_VERSION,
                 daemon_version=parts.version,

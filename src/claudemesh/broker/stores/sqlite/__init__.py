@@ -56,7 +56,17 @@ class SqliteStores:
         group_max: int = 256,
     ) -> Self:
         """Open or create the file. `mint` makes broker message ids, `render` what a recipient is sent."""
-        database = Database.open(path, SCHEMA, group_max=group_max)
+        return cls._over(Database.open(path, SCHEMA, group_max=group_max), clock, mint, render)
+
+    @classmethod
+    def in_memory(cls, *, clock: Clock, mint: Callable[[], str], render: Callable[[Delivery], bytes]) -> Self:
+        """Open a store that is gone with the process."""
+        return cls._over(Database.in_memory(SCHEMA), clock, mint, render)
+
+    @classmethod
+    def _over(
+        cls, database: Database, clock: Clock, mint: Callable[[], str], render: Callable[[Delivery], bytes]
+    ) -> Self:
         leases = LeaseClock(clock, database)
         return cls(
             database,

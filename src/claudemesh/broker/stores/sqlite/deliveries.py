@@ -135,7 +135,7 @@ class _Rendered:
             encoding=encoding,
             to_session=to_session,
         )
-        return Parcel(history_id, sender_id, client_message_id, self._render(delivery))
+        return Parcel(history_id, sender_id, client_message_id, self._render(delivery), to_session)
 
 
 def _open_ids(connection: apsw.Connection, member_id: int, after: int, count_max: int) -> list[int]:

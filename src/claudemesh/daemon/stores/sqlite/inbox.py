@@ -9,7 +9,7 @@ from typing import Any, Final
 import apsw
 import orjson
 
-from claudemesh.daemon.ports import Happened, InboxFilter, InboxMessage, InboxSweep, TimelineEntry
+from claudemesh.daemon.ports import Happened, InboxBounds, InboxFilter, InboxMessage, InboxSweep, TimelineEntry
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.storage.migrate import load_migrations
 from claudemesh.storage.sqlfile import load_queries
@@ -18,6 +18,7 @@ from claudemesh.wire.frames import DeliverItem
 
 _HERE: Final = files("claudemesh.daemon.stores.sqlite")
 _SQL: Final = load_queries(_HERE / "inbox.sql")
+SWEPT_UPTO: Final = "swept_upto"  # no event up to this one is sure to be there
 RESTORING: Final = "restoring"  # up to which history id, while it is not over
 
 SCHEMA: Final = Schema(0x636D6962, load_migrations(_HERE / "migrations" / "inbox"))  # "cmib"
@@ -77,10 +78,10 @@ class SqliteInboxStore:
 
         return await self._database.read(query)
 
-    async def bounds(self) -> tuple[str, int]:
-        def query(connection: apsw.Connection) -> tuple[str, int]:
+    async def bounds(self) -> InboxBounds:
+        def query(connection: apsw.Connection) -> InboxBounds:
             row: Any = connection.execute(_SQL["bounds"]).fetchall()[0]
-            return row[0], row[1]
+            return InboxBounds(*row)
 
         return await self._database.read(query)
 
@@ -90,13 +91,6 @@ class SqliteInboxStore:
     async def events(self, after_seq: int, limit: int) -> list[TimelineEntry]:
         def query(connection: apsw.Connection) -> list[TimelineEntry]:
             return [_entry(row) for row in connection.execute(_SQL["events"], (after_seq, limit)).fetchall()]
-
-        return await self._database.read(query)
-
-    async def oldest_event(self) -> int | None:
-        def query(connection: apsw.Connection) -> int | None:
-            row: Any = connection.execute(_SQL["oldest_event"]).fetchall()[0]
-            return None if row[0] is None else int(row[0])
 
         return await self._database.read(query)
 
@@ -185,6 +179,8 @@ def _sweep_one(connection: apsw.Connection, sweep: InboxSweep) -> int:
         connection.execute(_SQL["bury"], (seq, sweep.now))
         connection.execute(_SQL["delete_message"], (seq,))
         gone += len(connection.execute(_SQL["delete_event"], (seq,)).fetchall())
+    if gone:
+        connection.execute(_SQL["remember"], (SWEPT_UPTO, str(old[-1][0])))
     connection.execute(_SQL["forget"], (sweep.forget_before,))
     return gone
 

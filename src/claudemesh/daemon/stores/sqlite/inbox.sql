@@ -48,9 +48,10 @@ SELECT
 FROM inbox WHERE broker_message_id = ?1;
 
 -- name: bounds
--- Which file this is, and how far it has come.
+-- Which file this is, up to where it was swept, and how far it has come.
 SELECT
     (SELECT value FROM remembered WHERE name = 'epoch'),
+    coalesce((SELECT CAST(value AS INTEGER) FROM remembered WHERE name = 'swept_upto'), 0),
     coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0);
 
 -- name: unread
@@ -64,10 +65,6 @@ SELECT
     sender_name, topic, body, meta, priority, reply_to, accepted_at, received_at, read_at
 FROM event LEFT JOIN inbox ON inbox.seq = event.seq
 WHERE event.seq > ?1 AND event.type <> 'restored' ORDER BY event.seq LIMIT ?2;
-
--- name: oldest_event
--- Where the events begin that are still kept.
-SELECT min(seq) FROM event;
 
 -- name: mark_read
 -- A reader's mark stays what it was first.

@@ -250,9 +250,11 @@ def _retire(connection: apsw.Connection, retirements: Sequence[Retirement]) -> l
 
 def _retire_one(connection: apsw.Connection, retirement: Retirement) -> MeshError | None:
     row, successor = retirement.row, retirement.successor
-    state = _first(connection, _SQL["state_of"], (row.seq,), lambda found: OutboxState(found[0]))
-    if state != row.state:
-        return StaleClaim(f"the row was {row.state} and is {state} now: look again")
+    found = _first(
+        connection, _SQL["for_operator"], (row.row_id,), lambda values: _operators_row(row.row_id, values)
+    )
+    if (found.state, found.attempts) != (row.state, row.attempts):  # a try in between may have arrived
+        return StaleClaim(f"the row was {row.state} and has moved since: look again")
     if successor is not None:
         stands = _first(connection, _SQL["standing"], (successor.asked.client_message_id,), _standing_row)
         if stands is not None:

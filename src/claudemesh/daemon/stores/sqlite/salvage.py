@@ -4,6 +4,7 @@ An id that could not be read is no longer known: a retry of it would be taken fo
 is missing is told, and the old file is kept for whoever wants to look deeper.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import apsw
 
 from claudemesh.daemon.stores.sqlite.outbox import SCHEMA
 from claudemesh.kernel.errors import StoreCorrupt
+from claudemesh.runtime.home import sync_directory
 from claudemesh.storage.sqlite import Database
 
 COLUMNS: Final = (
@@ -48,13 +50,20 @@ def salvage(path: Path, stamp: str) -> Salvaged:
             f"nothing of {path} can be read. Put back a copy of it and of its -wal file, or move both away to "
             "begin with an empty outbox, which knows none of the old ids"
         )
-    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    # Built beside it and swapped in whole: a cut in between leaves the damaged file where it was, or both.
+    fresh = path.with_name(f"{path.name}.recovering")
     for companion in _COMPANIONS:
+        fresh.with_name(fresh.name + companion).unlink(missing_ok=True)
+    with Database.open(fresh, SCHEMA) as database:
+        for start in range(0, len(rows), PAGE):
+            database.write_blocking(_insert, rows[start : start + PAGE])
+    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    for companion in ("-wal", "-shm"):
         with suppress(FileNotFoundError):
             path.with_name(path.name + companion).rename(aside.with_name(aside.name + companion))
-    with Database.open(path, SCHEMA) as fresh:
-        for start in range(0, len(rows), PAGE):
-            fresh.write_blocking(_insert, rows[start : start + PAGE])
+    os.link(path, aside)
+    fresh.rename(path)
+    sync_directory(path.parent)
     return Salvaged(len(rows), rows[-1][0] - len(rows), aside)
 
 
