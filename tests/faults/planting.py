@@ -15,6 +15,7 @@ from tests.faults.children import ROOT, run_pytest
 from tests.requirements import Fault
 
 _LIMIT_S = 240  # more than the longest single test may take by its own timeout
+_PATIENCE = 0.25  # of that of a test which has nothing to fear: what it waits for may never come
 
 
 class BrokenFaultError(Exception):
@@ -71,15 +72,17 @@ def _says_something_else(text: str, changed: str, *, python: bool) -> bool:
         raise BrokenFaultError(f"the new text is not Python: {error}") from error
 
 
-def run_tests(nodes: list[str], src: Path, scratch: Path, root: Path = ROOT) -> Run:
+def run_tests(nodes: list[str], src: Path, scratch: Path, root: Path = ROOT, patience: float | None = None) -> Run:
     """Run tests of the project at `root` on the sources in `src`, and on no others.
 
     The sources come first on PYTHONPATH, before an editable install; processes that the test starts inherit
-    that. The seed of hypothesis is fixed, so that a fault is caught every time or never.
+    that. The seed of hypothesis is fixed, so that a fault is caught every time or never. With `patience` the
+    tests wait for only so much of the time that they would.
     """
     answer = scratch / "witness.json"
     answer.unlink(missing_ok=True)
     plugin = ["-p", "tests.faults.witness", "--witness-to", str(answer), "--witness-src", str(src)]
+    plugin += [] if patience is None else [f"--witness-patience={patience}"]
     code, output = run_pytest(
         ["-x", "-q", "--hypothesis-seed=0", *plugin, *nodes],
         cwd=root,
@@ -118,7 +121,7 @@ def objection(fault: Fault, *, src: Path, scratch: Path, root: Path = ROOT) -> s
     try:
         copy = copy_sources(src, scratch / "src")
         plant(fault, copy)
-        run = run_tests([fault.test], copy, scratch, root)
+        run = run_tests([fault.test], copy, scratch, root, _PATIENCE)
     except BrokenFaultError as error:
         return f"broken: {error}"
     except subprocess.TimeoutExpired:

@@ -10,10 +10,13 @@ import pytest
 # A test that ends by one of these did not notice the fault: the fault's own text does not run.
 _BROKEN = (ImportError, SyntaxError, NameError)
 
+_BOUNDS = ("WITHIN_S", "BOUND_S")  # what the tests' modules call the longest that they wait for anything
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--witness-to", type=Path, help="write the report to this file")
     parser.addoption("--witness-src", type=Path, help="the only folder that claudemesh may come from")
+    parser.addoption("--witness-patience", type=float, help="which part of their patience the tests have")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,6 +25,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if spec is None or spec.origin is None or not Path(spec.origin).resolve().is_relative_to(src):
         raise pytest.UsageError(f"claudemesh would come from {spec and spec.origin}, not from {src}")
     config.pluginmanager.register(_Witness(src, config.getoption("--witness-to")))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Cut the bounds of all waits short: with a fault, what a test waits for may well never come."""
+    patience = session.config.getoption("--witness-patience")
+    modules = [module for name, module in sys.modules.items() if name.startswith("tests.")]
+    for module in modules if patience is not None else ():
+        for bound in _BOUNDS:
+            if isinstance(getattr(module, bound, None), int | float):
+                setattr(module, bound, patience * getattr(module, bound))
 
 
 class _Witness:

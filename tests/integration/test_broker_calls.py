@@ -33,7 +33,7 @@ async def test_a_call_that_cannot_be_answered_gets_a_problem_and_the_connection_
                 "queue.work": {"name": "nothing"},
                 "queue.ack": {"name": "q", "id": "x", "token": 2**70},
                 "queue.renew": {"name": "q", "id": "x", "token": 1, "lease_ms": 0},
-                "retire": {"client_message_id": "a b"},
+                "retire": {"client_message_id": "a b", "fingerprint": "0" * 64},
                 "receipts": {"ids": ["x" * 200]},
                 "read": {"broker_message_ids": ["x"] * 1001},
                 "trace": {"id": "unknown"},
@@ -129,10 +129,14 @@ async def test_retiring_returns_the_accept_or_closes_the_id(tmp_path: Path) -> N
     async with broker(tmp_path) as running:
         alice = await create_mesh(running)
         async with alice.connected() as wire:
-            [outcome] = await wire.send(dm("done", alice))
-            told = await wire.call("retire", client_message_id="done")
+            item = dm("done", alice)
+            [outcome] = await wire.send(item)
+            told = await wire.call("retire", client_message_id="done", fingerprint=item.fingerprint)
             assert (told["accepted"], told["broker_message_id"]) == (True, outcome.broker_message_id)
-            assert await wire.call("retire", client_message_id="late") == {"accepted": False}
+            other = await wire.call("retire", client_message_id="done", fingerprint="0" * 64)
+            assert other == {"accepted": False, "taken": True}, "another request has the id"
+            late = await wire.call("retire", client_message_id="late", fingerprint="0" * 64)
+            assert late == {"accepted": False}
             [refusal] = await wire.send(dm("late", alice))
             assert (refusal.status, refusal.code) == (409, "id_retired")
 

@@ -167,7 +167,7 @@ BAD_TEXTS = {
     "a field is missing": '{"type":"hello"}',
     "other algorithm": '{"type":"hello","meshId":"m","memberPubkey":"k","instanceId":"i","timestampMs":1,'
     '"signature":"s","alg":"none"}',
-    "nested deeply": '{"type":"call","n":1,"op":"x","args":{"a":' + "[" * 100_000 + "]" * 100_000 + "}}",
+    "nested deeply": '{"type":"call","n":1,"op":"x","args":{"a":' + "[" * 8_000 + "]" * 8_000 + "}}",
 }
 
 

@@ -34,6 +34,7 @@ from claudemesh.runtime.observe import Observer
 
 BACKLOG: Final = 2_048
 DESCRIPTORS_MAX: Final = 65_536
+PONG_BYTES_MAX: Final = 64 << 10  # answers to pings that wait to be read
 HEAD_BYTES_MAX: Final = 64 << 10
 SWEEPS_A_TIMEOUT: Final = 4
 
@@ -332,6 +333,13 @@ class _WebSocket(WebSocketsSansIOProtocol):
         super().__init__(config, server_state, app_state, _loop)
         if isinstance(server_state, _House):
             self.logger = self.conn.logger = server_state.logger
+
+    def handle_ping(self) -> None:
+        """Answer, unless nobody reads the answers: they would pile up here."""
+        if self.transport.get_write_buffer_size() > PONG_BYTES_MAX:
+            self.transport.abort()
+            return
+        super().handle_ping()
 
 
 def _peer_uid(transport: asyncio.BaseTransport) -> int | None:

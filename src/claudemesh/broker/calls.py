@@ -89,7 +89,10 @@ class ResolveArgs(Args, frozen=True):
 
 
 class RetireArgs(Args, frozen=True):
-    client_message_id: Id
+    """An id, and the fingerprint of the request that is given up under it."""
+
+    client_message_id: str
+    fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class TraceArgs(Args, frozen=True):
@@ -299,12 +302,15 @@ class Calls:
         return {"items": items, "upto_history_id": page[-1].history_id if page else None}
 
     async def _retire(self, identity: Identity, args: RetireArgs) -> Json:
-        now = self._clock.wall_ms()
-        accept = await self._ports.accepts.retire(
-            identity.sender, parse_client_message_id(args.client_message_id), now, self._service.expires_at(now)
-        )
+        """Close an id: say whether this very request was accepted under it; it never will be any more."""
+        now, id_ = self._clock.wall_ms(), parse_client_message_id(args.client_message_id)
+        accept = await self._ports.accepts.retire(identity.sender, id_, now, self._service.expires_at(now))
         if accept is None:
             return {"accepted": False}
+        # What was accepted does not change, so a second look is as good as one.
+        stands = (await self._ports.accepts.standing(identity.member.id, [id_]))[id_]
+        if stands.fingerprint.hex() != args.fingerprint:
+            return {"accepted": False, "taken": True}  # another request has the id: this one never arrived
         return {
             "accepted": True,
             "broker_message_id": accept.broker_message_id,

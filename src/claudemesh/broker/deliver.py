@@ -34,8 +34,6 @@ ACKS_TOGETHER: Final = 4_096  # in one transaction: the writer belongs to the se
 
 RECHECK_MS: Final = 5_000  # how soon to look again after a store that failed, or a socket that showed no life
 
-HISTORY_ID_MAX: Final = 2**63 - 1
-
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
@@ -176,14 +174,14 @@ class AckBook:
         self._recipient = recipient
         self._clock = clock
         self._written = written
-        self._ids: dict[int, Parcel | None] = {}
+        self._ids: dict[int, Parcel] = {}
         self._bell = asyncio.Event()
 
-    def note(self, history_ids: Sequence[int], parcels: Sequence[Parcel]) -> None:
-        """Take acknowledgements in. `parcels` are those of them that this connection pushed."""
-        known = {parcel.history_id: parcel for parcel in parcels}
-        self._ids |= {id_: known.get(id_) for id_ in history_ids if 0 < id_ <= HISTORY_ID_MAX}
-        self._bell.set()
+    def note(self, parcels: Sequence[Parcel]) -> None:
+        """Take acknowledgements in, of what this connection pushed: no more than its window can wait here."""
+        self._ids |= {parcel.history_id: parcel for parcel in parcels}
+        if parcels:
+            self._bell.set()
 
     async def run(self) -> None:
         while True:
@@ -202,4 +200,4 @@ class AckBook:
             await self._store.ack(self._recipient, tuple(taken), self._clock.wall_ms())
             for id_ in taken:
                 self._ids.pop(id_, None)
-            self._written([parcel for parcel in taken.values() if parcel is not None])
+            self._written(list(taken.values()))

@@ -4,9 +4,9 @@ Within one frame, what comes behind a message that has to be tried again waits f
 would be overtaken. What is refused for good holds nobody up.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -23,6 +23,7 @@ from claudemesh.broker.model import (
     StandingMessage,
 )
 from claudemesh.kernel.admission import AdmissionTable, Conflict, Match, Replay, Standing
+from claudemesh.kernel.contents import check_contents
 from claudemesh.kernel.errors import (
     IdempotencyConflict,
     IdRetired,
@@ -32,11 +33,9 @@ from claudemesh.kernel.errors import (
     PayloadTooLarge,
     PredecessorDeferred,
 )
-from claudemesh.kernel.fingerprint import MENTIONS, Kind, SendRequest, fingerprint_send, prefix
+from claudemesh.kernel.fingerprint import Kind, SendRequest, fingerprint_send, prefix
 from claudemesh.kernel.ids import parse_client_message_id
 
-MENTIONS_MAX: Final = 256
-REPLY_TO_LENGTH_MAX: Final = 128
 FRAME_ITEMS_MAX: Final = 256
 SENDER_SEQ_MAX: Final = 2**63 - 1
 
@@ -128,6 +127,7 @@ def present(
 ) -> Message:
     """Make a message of what arrived, or raise InvalidRequest: what has no fingerprint was never accepted."""
     meta = request.meta
+    mentions = check_contents(meta, request.reply_to)
     if sender_seq is not None and not 0 <= sender_seq <= SENDER_SEQ_MAX:
         raise InvalidRequest("sender_seq is not a number that can be stored")
     return Message(
@@ -139,7 +139,7 @@ def present(
         reply_to=request.reply_to,
         priority=request.priority,
         meta=msgspec.json.encode(meta).decode() if meta else "",
-        mentions=_mentions(meta),
+        mentions=mentions,
         encoding=encoding,
         sender_seq=sender_seq,
     )
@@ -149,20 +149,7 @@ def judge_size(message: Message, inline_bytes: int) -> MeshError | None:
     size = len(message.body) if message.body.isascii() else len(message.body.encode())
     if size > inline_bytes:
         return PayloadTooLarge(f"the message has {size} bytes, and at most {inline_bytes} are taken")
-    if len(message.reply_to) > REPLY_TO_LENGTH_MAX:
-        return InvalidRequest(f"reply_to is longer than {REPLY_TO_LENGTH_MAX} characters")
     return None
-
-
-def _mentions(meta: Mapping[str, Any] | None) -> tuple[str, ...]:
-    mentions = meta.get(MENTIONS) if meta else None
-    if mentions is None:
-        return ()
-    if not isinstance(mentions, list) or not all(isinstance(mention, str) for mention in mentions):
-        raise InvalidRequest(f"meta.{MENTIONS} is a list of texts")
-    if len(mentions) > MENTIONS_MAX:
-        raise InvalidRequest(f"more than {MENTIONS_MAX} mentions")
-    return tuple(dict.fromkeys(mentions))
 
 
 # --- the order within a frame ----------------------------------------------------------------------

@@ -32,8 +32,9 @@ from claudemesh.runtime.observe import Observer
 from claudemesh.runtime.tokens import fresh_token
 from claudemesh.wire import frames
 
-CALLS_MAX: Final = 32  # under way at once on one connection
+CALLS_MAX: Final = 4  # under way at once on one connection
 ACK_IDS_MAX: Final = 16_384  # in one frame: far more than any window holds
+HELLO_CHARS_MAX: Final = 16 * 1024
 CLOSE_GRACE_S: Final = 10.0  # for a peer that reads slowly to hear why it is closed
 
 CLOSE_NOT_TEXT: Final = 1003
@@ -169,9 +170,12 @@ class Connection:
         house = self._house
         try:
             async with asyncio.timeout(house.settings.hello_timeout_s):
-                frame = self._parse(await self._read_text())
+                text = await self._read_text()
         except TimeoutError as error:
             raise Closing(frames.CLOSE_UNAUTHENTICATED, "hello_timeout") from error
+        if len(text) > HELLO_CHARS_MAX:  # of somebody we do not know: not even read
+            raise Closing(frames.CLOSE_UNAUTHENTICATED, "hello_required")
+        frame = self._parse(text)
         if not isinstance(frame, frames.Hello):
             raise Closing(frames.CLOSE_UNAUTHENTICATED, "hello_required")
         try:
@@ -284,7 +288,7 @@ class Connection:
     def _note_acks(self, history_ids: list[int]) -> None:
         if len(history_ids) > ACK_IDS_MAX:
             raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", f"at most {ACK_IDS_MAX} ids in an ack")
-        self._acks.note(history_ids, self._pump.acked(history_ids))
+        self._acks.note(self._pump.acked(history_ids))
 
     async def _read_text(self) -> str:
         message = await self._receive()

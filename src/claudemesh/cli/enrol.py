@@ -21,7 +21,7 @@ from claudemesh.daemon.identity import Joined
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, InvalidRequest, MeshError
 from claudemesh.runtime.home import Home
-from claudemesh.runtime.keys import KeyPair, is_pubkey
+from claudemesh.runtime.keys import KeyPair, is_pubkey, verify
 from claudemesh.wire import problem
 from claudemesh.wire.invite import CreateMesh, Invite, Membership, Redeem
 from claudemesh.wire.names import parse_member_name, parse_slug
@@ -97,9 +97,12 @@ def join(to: Enrolment, invite: Invite) -> Joined:
         parse_broker_url(invite.broker_url),
         parse_member_name(to.name),
     )
+    _check_signature(invite)
     standing = _standing(to.home, slug)
     if standing is not None and standing.mesh_id != invite.mesh_id:
         raise ConfigError(f"you are in another mesh that is called {slug!r} already: leave it first")
+    if standing is not None and (standing.broker_key, standing.broker_url) != (invite.broker_key, broker_url):
+        raise ConfigError("you are in this mesh already, and the code names another broker: nothing was changed")
     keys = _keys(to.home, slug, is_member=standing is not None)
     request = redeem_request(keys, invite, name, to.clock.wall_ms())
     membership = _ask(broker_url, "/v1/invites/redeem", request)
@@ -109,12 +112,23 @@ def join(to: Enrolment, invite: Invite) -> Joined:
 
 def rejoin(state_dir: Path, invite: Invite, name: str, clock: Clock) -> tuple[KeyPair, Joined]:
     """Become a second member, for a copied state directory; whoever calls puts it there, with `settle_rejoined`."""
+    _check_signature(invite)
     broker_url = parse_broker_url(invite.broker_url)
     keys = _kept_keys(state_dir / PENDING_KEYS)
     request = redeem_request(keys, invite, parse_member_name(name), clock.wall_ms())
     membership = _ask(broker_url, "/v1/invites/redeem", request)
     _compare(membership, invite)
     return keys, _joined(membership, broker_url)
+
+
+def _check_signature(invite: Invite) -> None:
+    """Refuse a code that nobody signed. Whether the signer may invite is for the broker to say."""
+    try:
+        is_signed = verify(invite.inviter_pubkey, invite_bytes(invite), invite.signature)
+    except ValueError:  # a NUL in a field
+        is_signed = False
+    if not is_signed:
+        raise InvalidRequest("the code is not signed by whoever it says made it: ask for a new one")
 
 
 def settle_rejoined(state_dir: Path, keys: KeyPair, joined: Joined) -> None:

@@ -11,6 +11,7 @@ import click
 from claudemesh.cli.command import Group, Session, parse_duration
 from claudemesh.cli.render import escape, when
 from claudemesh.kernel.errors import StateError
+from claudemesh.kernel.outbox import OutboxState
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import lock_holder
 
@@ -122,13 +123,8 @@ def leave(session: Session, slug: str | None, *, force: bool) -> None:
 
     session.mesh = slug or session.mesh
     state_dir = session.state_dir
-    is_running = lock_holder(state_dir / "pid") is not None
-    if is_running and not force:
-        with session.client() as client:
-            health = client.health()
-        waiting = health["queue_depth"] + health["inflight"]
-        if waiting:
-            raise StateError(f"{waiting} messages are not sent yet: wait for them, or say --force", waiting=waiting)
+    if not force and (waiting := _count_waiting(session)):
+        raise StateError(f"{waiting} messages are not sent yet: wait for them, or say --force", waiting=waiting)
     stop_daemon(state_dir)
     kept = session.home.left_dir(session.slug, str(SystemClock().wall_ms()))
     session.home.ensure_dir(kept.parent)
@@ -137,6 +133,26 @@ def leave(session: Session, slug: str | None, *, force: bool) -> None:
         {"slug": session.slug, "left": True, "kept_at": str(kept)},
         [f"left {escape(session.slug)}; its keys and messages are kept in {escape(kept)}"],
     )
+
+
+def _count_waiting(session: Session) -> int:
+    """Count what is accepted and not sent, by asking the daemon, or in its file if none runs."""
+    if lock_holder(session.state_dir / "pid") is not None:
+        with session.client() as client:
+            health = client.health()
+        return int(health["queue_depth"]) + int(health["inflight"])
+    if not (session.state_dir / "outbox.db").exists():
+        return 0
+    import asyncio  # noqa: PLC0415 - only here
+
+    from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore  # noqa: PLC0415 - only here
+
+    outbox = SqliteOutboxStore.open(session.state_dir / "outbox.db")
+    try:
+        counts = asyncio.run(outbox.counts())
+    finally:
+        outbox.close()
+    return counts[OutboxState.PENDING] + counts[OutboxState.INFLIGHT]
 
 
 def read_token(path: Path) -> str:

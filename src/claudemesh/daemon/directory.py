@@ -8,6 +8,7 @@ from typing import Final
 
 from claudemesh.daemon.model import Destination, Member
 from claudemesh.kernel.fingerprint import Kind
+from claudemesh.runtime.keys import is_pubkey
 from claudemesh.wire.names import fold_member_name
 
 OTHER_KEYS_MAX: Final = 10_000
@@ -24,8 +25,10 @@ class Directory:
         self._by_name = {fold_member_name(member.name): member for member in self.members}
 
     def find(self, name_or_key: str) -> Member | None:
-        """Find a member; a key wins over a name that looks like one."""
-        return self._by_key.get(name_or_key) or self._by_name.get(fold_member_name(name_or_key))
+        """Find a member. What looks like a key is one, and never somebody's name."""
+        if is_pubkey(name_or_key):
+            return self._by_key.get(name_or_key)
+        return self._by_name.get(fold_member_name(name_or_key))
 
     def learn(self, keys: Iterable[str]) -> None:
         """Take note of keys that lead to a member without being its own: a session's, or one it had before."""

@@ -24,7 +24,7 @@ from claudemesh.kernel.outbox import OutboxEvent
 from claudemesh.kernel.retry import BACKOFF_BASE_MS, BACKOFF_CAP_MS, derive_backoff_ms
 from claudemesh.runtime import points
 from claudemesh.runtime.world import World
-from claudemesh.wire.frames import Outcome
+from claudemesh.wire.frames import Outcome, retire_args
 
 LANES_MAX: Final = 256
 ROWS_MAX: Final = 256
@@ -241,7 +241,7 @@ async def _retire(row: ClaimedRow, link: BrokerLink | None) -> dict[str, Any] | 
     if link is None:
         return None
     try:
-        retired: dict[str, Any] = await link.call("retire", {"client_message_id": row.client_message_id})
+        retired: dict[str, Any] = await link.call("retire", retire_args(row.client_message_id, row.payload))
     except MeshError:
         return None
     return retired

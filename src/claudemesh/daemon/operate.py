@@ -26,7 +26,7 @@ from claudemesh.kernel.fingerprint import Priority
 from claudemesh.kernel.ids import parse_client_message_id
 from claudemesh.kernel.outbox import MACHINE, OutboxEvent
 from claudemesh.runtime.world import World
-from claudemesh.wire.frames import parse_item
+from claudemesh.wire.frames import parse_item, retire_args
 
 DAY_MS: Final = 24 * 3_600_000
 PAGE: Final = 500
@@ -128,7 +128,7 @@ class Operating:
         """Return the accept if the broker has the message; None if it will never take it."""
         try:
             answer: Mapping[str, Any] = await self._receiving.link.call(
-                "retire", {"client_message_id": row.client_message_id}
+                "retire", retire_args(row.client_message_id, row.payload)
             )
         except DependencyError:  # not there, or silent
             if force:

@@ -14,6 +14,7 @@ from claudemesh.daemon.events import SendJudged
 from claudemesh.daemon.model import Destination, SendAsked, StandingRow, Submission
 from claudemesh.daemon.policy import Answer, answer_fresh, answer_standing, fingerprint, mark, unresolved
 from claudemesh.daemon.ports import OutboxStore
+from claudemesh.kernel.contents import check_contents
 from claudemesh.kernel.errors import IdempotencyConflict, MeshError, PayloadTooLarge, UnknownDestination
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.runtime.keys import is_pubkey
@@ -87,6 +88,7 @@ class Accepting:
     def prepare(self, asked: SendAsked, destination: Destination | None = None) -> Submission:
         """Return what would be put before the outbox; a destination that is given is not looked up again."""
         destination = destination or self._find(asked.to)
+        check_contents(asked.meta, asked.reply_to)
         refusal = self._refusal(asked, destination)
         destination = destination or unresolved(asked.to)
         presented = fingerprint(asked, destination)

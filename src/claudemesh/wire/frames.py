@@ -12,7 +12,7 @@ What is signed in a hello is in `signing.py`; what is negotiated in `negotiation
 """
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -34,6 +34,9 @@ CLOSE_UNAUTHENTICATED: Final = 4401
 CLOSE_SLOW_CONSUMER: Final = 4408
 
 
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]  # a count, an id or an instant that every side can hold
+
+
 class Frame(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
     """What all frames share: `type` first, defaults left out."""
 
@@ -45,7 +48,7 @@ class Welcome(Frame, frozen=True, tag="welcome"):
     """The broker speaks first: the nonce that the hello has to sign, so that no hello is good twice."""
 
     nonce: str
-    server_time_ms: int
+    server_time_ms: Number
 
 
 class Attestation(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +56,7 @@ class Attestation(msgspec.Struct, frozen=True, kw_only=True):
 
     session_pubkey: str
     parent_member_pubkey: str
-    expires_at: int  # wall ms
+    expires_at: Number  # wall ms
     signature: str
 
 
@@ -61,7 +64,7 @@ class Hello(Frame, frozen=True, tag="hello", rename="camel"):
     mesh_id: str
     member_pubkey: str
     instance_id: str
-    timestamp_ms: int
+    timestamp_ms: Number
     signature: str
     protocol: int = PROTOCOL
     alg: Literal["ed25519"] = "ed25519"
@@ -74,13 +77,13 @@ class HelloAck(Frame, frozen=True, tag="hello_ack", rename="camel"):
     presence_id: str
     member_id: str
     mesh_slug: str
-    lease_ttl_ms: int
+    lease_ttl_ms: Number
     broker_version: str
     resume_token: str | None = None
 
 
 class LeaseRenewed(Frame, frozen=True, tag="lease_renewed", rename="camel"):
-    lease_ttl_ms: int
+    lease_ttl_ms: Number
     resume_token: str | None = None
 
 
@@ -120,13 +123,13 @@ class SendItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: Priority = Priority.NEXT
     meta: dict[str, Any] | None = None
     encoding: Literal["plain"] = "plain"
-    sender_seq: int | None = None
+    sender_seq: Number | None = None
 
 
 class Send(Frame, frozen=True, tag="send"):
     """All items of one destination stand in their order; the broker applies them in it."""
 
-    n: int
+    n: Number
     items: list[SendItem]
 
 
@@ -135,21 +138,21 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     status: int
     broker_message_id: str | None = None
-    history_id: int | None = None
+    history_id: Number | None = None
     duplicate: bool = False
     history_available: bool = True
-    first_seen_at: int | None = None
+    first_seen_at: Number | None = None
     code: str | None = None
     detail: str | None = None
     conflict: str | None = None
     broker_fingerprint_prefix: str | None = None
-    retry_after_ms: int | None = None
+    retry_after_ms: Number | None = None
 
 
 class SendResult(Frame, frozen=True, tag="send_result"):
     """The outcomes of `send` number n, in the order of its items."""
 
-    n: int
+    n: Number
     outcomes: list[Outcome]
 
 
@@ -159,7 +162,7 @@ class SendResult(Frame, frozen=True, tag="send_result"):
 class DeliverItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One message for this member. `sender_id` outlives the sender's keys: it is what the inbox dedupes by."""
 
-    history_id: int
+    history_id: Number
     broker_message_id: str
     client_message_id: str
     sender_id: str
@@ -168,7 +171,7 @@ class DeliverItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     kind: Kind
     ref: str
     body: str
-    accepted_at: int  # wall ms of the broker's commit
+    accepted_at: Number  # wall ms of the broker's commit
     reply_to: str = ""
     priority: Priority = Priority.NEXT
     meta: dict[str, Any] | None = None
@@ -190,7 +193,7 @@ class ReceiptItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     client_message_id: str
     broker_message_id: str
     state: str  # accepted, delivered, read, acted, dead: of the least advanced recipient
-    at: int
+    at: Number
     counts: dict[str, int] = {}
 
 
@@ -209,7 +212,7 @@ class Event(Frame, frozen=True, tag="event"):
 
 
 class Call(Frame, frozen=True, tag="call"):
-    n: int
+    n: Number
     op: str
     args: dict[str, Any] = {}
 
@@ -217,7 +220,7 @@ class Call(Frame, frozen=True, tag="call"):
 class Reply(Frame, frozen=True, tag="reply"):
     """The answer to call n: a result, or an error in the form of problem+json."""
 
-    n: int
+    n: Number
     result: Any = None
     error: dict[str, Any] | None = None
 
@@ -293,3 +296,8 @@ def parse_from_broker(text: str | bytes) -> FromBroker:
 
 def parse_item(payload: bytes) -> SendItem:
     return msgspec.json.decode(payload, type=SendItem)
+
+
+def retire_args(client_message_id: str, payload: bytes) -> dict[str, str]:
+    """Return the arguments of the call that closes an id: which request is meant is said by its fingerprint."""
+    return {"client_message_id": client_message_id, "fingerprint": parse_item(payload).fingerprint}

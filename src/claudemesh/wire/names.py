@@ -12,6 +12,12 @@ from claudemesh.kernel.errors import InvalidRequest
 
 MEMBER_NAME_LENGTH_MAX: Final = 64
 
+_KEY = re.compile(r"[0-9a-fA-F]{64}")
+# Letters, marks and symbols that show nothing, so that a name with one looks like the name without it.
+_UNSEEN = frozenset(
+    chr(code) for code in (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10))
+) | frozenset(chr(code) for code in range(0xE0100, 0xE01F0))
+
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 TOPIC_PATTERN: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?"
 _TOPIC = re.compile(TOPIC_PATTERN)
@@ -33,14 +39,19 @@ def parse_topic(text: str) -> str:
 def parse_member_name(text: str) -> str:
     """Accept what a person could type and a terminal could show: no control characters, no space at the ends."""
     name = unicodedata.normalize("NFC", text)
-    is_shown = all(unicodedata.category(character)[0] in "LMNPS" or character == " " for character in name)
+    is_shown = all(
+        (unicodedata.category(character)[0] in "LMNPS" and character not in _UNSEEN) or character == " "
+        for character in name
+    )
     if not 1 <= len(name) <= MEMBER_NAME_LENGTH_MAX or name != name.strip() or not is_shown:
         raise InvalidRequest(f"a member's name is 1 to {MEMBER_NAME_LENGTH_MAX} printable characters")
+    if _KEY.fullmatch(name):
+        raise InvalidRequest("a member's name does not look like a public key")
     if name.startswith(("#", "queue:")):
         raise InvalidRequest("a member's name does not begin with '#' or 'queue:': they mark topics and queues")
     return name
 
 
 def fold_member_name(name: str) -> str:
-    """Return the form that must be unique within a mesh."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+    """Return the form that must be unique within a mesh: without case, width and ways of writing one letter."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())

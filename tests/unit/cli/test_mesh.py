@@ -13,8 +13,8 @@ from claudemesh.cli.enrol import parse_broker_url
 from claudemesh.daemon import identity
 from claudemesh.kernel.errors import InvalidRequest
 from claudemesh.runtime.home import Home, InstanceLock, write_private
-from claudemesh.runtime.keys import verify
-from claudemesh.wire.invite import CreateMesh, Membership, Redeem, parse_code, render_code
+from claudemesh.runtime.keys import KeyPair, verify
+from claudemesh.wire.invite import CreateMesh, Invite, Membership, Redeem, parse_code, render_code
 from claudemesh.wire.signing import create_mesh_bytes, invite_bytes, redeem_bytes
 from tests.unit.cli.conftest import Run, join_mesh
 from tests.unit.cli.scripted import Asked, ScriptedDaemon, refuse, respond, scripted_daemon
@@ -247,6 +247,22 @@ def changed(code: str, **fields: Any) -> str:  # noqa: ANN401 - of whatever type
     return render_code(msgspec.structs.replace(parse_code(code), **fields))
 
 
+def signed(invite: Invite, **fields: Any) -> str:  # noqa: ANN401 - as above
+    """Change an invite, and sign it anew with a key of one's own."""
+    keys = KeyPair.generate()
+    mine = msgspec.structs.replace(invite, inviter_pubkey=keys.pubkey, **fields)
+    return render_code(msgspec.structs.replace(mine, signature=keys.sign(invite_bytes(mine))))
+
+
+@pytest.mark.req("I3")
+def test_a_code_cannot_move_a_member_to_another_broker(run: Run, home: Home, code: str) -> None:
+    join_mesh(home, "demo")
+    before = identity.load_membership(home.mesh_dir("demo"))
+    moving = signed(parse_code(code), mesh_id=before.mesh_id, broker_url="http://127.0.0.1:1", broker_key="e" * 64)
+    assert run("mesh", "join", moving, "--name", "bob").code == 1
+    assert identity.load_membership(home.mesh_dir("demo")) == before
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -278,7 +294,9 @@ def test_a_broker_that_answers_for_another_mesh_is_not_believed(
 
 def test_another_mesh_of_the_same_name_is_not_overwritten(run: Run, home: Home, code: str) -> None:
     keys = join_mesh(home, "demo")
-    ran = run("mesh", "join", changed(code, mesh_id="another"), "--name", "bob")
+    forged = run("mesh", "join", changed(code, mesh_id="another"), "--name", "bob")
+    assert forged.code == 2, "a field that was changed is not signed"
+    ran = run("mesh", "join", signed(parse_code(code), mesh_id="another"), "--name", "bob")
     assert ran.code == 1
     assert identity.load_keys(home.mesh_dir("demo")).pubkey == keys.pubkey
 

@@ -85,6 +85,8 @@ def inbox_routes(parts: Parts) -> list[Route]:
 
     async def search(request: Request) -> Response:
         query: SearchQuery = request.query
+        if "\0" in query.q:
+            raise InvalidRequest("no message holds a NUL")
         return json_response(await _page(inbox, InboxFilter(words=query.q), query.limit, query.cursor))
 
     async def read(request: Request) -> Response:

@@ -83,8 +83,11 @@ SELECT seq, broker_message_id FROM inbox WHERE read_at IS NOT NULL AND read_told
 UPDATE inbox SET read_told = 1 WHERE seq = ?1;
 
 -- name: old
--- A page of what is older than it needs to be; events are in the order they happened.
-SELECT seq FROM event WHERE seq <= (SELECT coalesce(max(seq), 0) FROM event WHERE at < ?1) ORDER BY seq LIMIT ?2;
+-- A page of what is older than it needs to be, up to the first that is not: a clock that was wrong for a moment
+-- must not take with it what came before.
+SELECT seq FROM event
+WHERE seq < coalesce((SELECT min(seq) FROM event WHERE at >= ?1), 9223372036854775807)
+ORDER BY seq LIMIT ?2;
 
 -- name: bury
 -- Its id outlives it.
