@@ -22,7 +22,7 @@ from claudemesh.runtime.home import Home
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.world import World, real_world
 from claudemesh.wire.invite import Invite
-from claudemesh.wire.signing import invite_bytes
+from claudemesh.wire.signing import invite_bytes, welcome_bytes
 
 WITHIN_S = 30
 
@@ -125,6 +125,16 @@ def prepare(state_dir: Path, keys: KeyPair, joined: Joined | None) -> None:
         identity.store(state_dir, keys, joined or a_membership(state_dir.name))
 
 
+BROKER_KEYS = KeyPair.generate()
+
+
+def a_welcome(path: str, nonce: str = "n") -> str:
+    """Return the first words of a broker with these keys, to whoever opened this path."""
+    challenge = path.partition("challenge=")[2]
+    signature = BROKER_KEYS.sign(welcome_bytes(challenge, nonce))
+    return json.dumps({"type": "welcome", "nonce": nonce, "server_time_ms": 0, "signature": signature})
+
+
 def a_membership(slug: str, broker_url: str = "http://127.0.0.1:9") -> Joined:
     """Make a membership of a mesh whose broker is not there: port 9 is nobody's."""
     return Joined(
@@ -133,7 +143,7 @@ def a_membership(slug: str, broker_url: str = "http://127.0.0.1:9") -> Joined:
         member_id="01" + "B" * 24,
         name="alice",
         role="owner",
-        broker_key="0" * 64,
+        broker_key=BROKER_KEYS.pubkey,
         broker_url=broker_url,
     )
 

@@ -50,9 +50,69 @@ class Requirement:
     faults: tuple[Fault, ...] = ()
 
 
+# --- where the tests stand ----------------------------------------------------------------------------------
+
+_ACCEPT = "tests/integration/test_daemon_accept.py"
+_ANSWERS = "tests/acceptance/test_accept_promises.py"
+_BROKER = "tests/acceptance/test_broker_promises.py"
+_BROKER_HTTP = "tests/integration/test_broker_http.py"
+_DELIVERY = "tests/acceptance/test_delivery.py"
+_FILE = "tests/unit/storage/test_sqlite_file.py"
+_HELLO = "tests/integration/test_broker_hello.py"
+_INBOX = "tests/acceptance/test_inbox_promises.py"
+_IPC = "tests/integration/test_local_ipc.py"
+_LIFE = "tests/acceptance/test_daemon_life.py"
+_OUTBOX = "tests/acceptance/test_outbox_promises.py"
+_POWER = "tests/powercut/test_outbox_power_cuts.py"
+_SENDER = "tests/acceptance/test_sender_promises.py"
+_TERMS = "tests/acceptance/test_terms_and_tokens.py"
+
+
 REQUIREMENTS: tuple[Requirement, ...] = (
     # --- 1. The kernel -----------------------------------------------------------------------------
-    Requirement("F1", "A send has one id: header, body or minted; scoped per sender.", "contract 1", "planned"),
+    Requirement(
+        "F1",
+        "A send has one id: header, body or minted; scoped per sender.",
+        "contract 1",
+        "proven",
+        faults=(
+            Fault(
+                what="Where header and body name different ids, the header wins silently.",
+                file="kernel/ids.py",
+                old="header != body:",
+                new="not header:",
+                test=f"{_ACCEPT}::test_the_id_is_the_headers_or_the_bodys_or_a_new_one",
+            ),
+            Fault(
+                what="An id may be one character longer than any store was promised.",
+                file="kernel/ids.py",
+                old="CLIENT_MESSAGE_ID_LENGTH_MAX = 128",
+                new="CLIENT_MESSAGE_ID_LENGTH_MAX = 129",
+                test=f"{_ACCEPT}::test_an_id_that_is_not_visible_ascii_is_refused_and_nothing_is_stored",
+            ),
+            Fault(
+                what="The inbox knows a message by its id alone, whoever sent it.",
+                file="daemon/stores/sqlite/inbox.sql",
+                old="SELECT 1 FROM inbox WHERE sender_id = ?1 AND",
+                new="SELECT 1 FROM inbox WHERE",
+                test=f"{_ANSWERS}::test_members_of_a_mesh_may_use_the_same_ids_and_have_budgets_of_their_own",
+            ),
+            Fault(
+                what="The broker knows an id by its text alone, whoever used it.",
+                file="broker/stores/sqlite/accept.sql",
+                old="WHERE sender_id = ?1 AND client_message_id IN",
+                new="WHERE client_message_id IN",
+                test=f"{_ANSWERS}::test_members_of_a_mesh_may_use_the_same_ids_and_have_budgets_of_their_own",
+            ),
+            Fault(
+                what="All members of a mesh share one budget.",
+                file="broker/limiter.py",
+                old="setdefault((mesh_id, sender_id), set())",
+                new="setdefault((mesh_id, mesh_id), set())",
+                test=f"{_ANSWERS}::test_members_of_a_mesh_may_use_the_same_ids_and_have_budgets_of_their_own",
+            ),
+        ),
+    ),
     Requirement(
         "F2",
         "The fingerprint covers every field of a request, byte for byte.",
@@ -96,7 +156,21 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
         ),
     ),
-    Requirement("F2a", "Numbers without a canonical form are refused; the id stays free.", "contract 1", "planned"),
+    Requirement(
+        "F2a",
+        "Numbers without a canonical form are refused; the id stays free.",
+        "contract 1",
+        "proven",
+        faults=(
+            Fault(
+                what="An integer that no double can hold is written as if it had an exact form.",
+                file="kernel/canonical.py",
+                old="INTEGER_MAX: Final = 2**53 - 1",
+                new="INTEGER_MAX: Final = 2**63 - 1",
+                test=f"{_ACCEPT}::test_what_has_no_stored_form_is_a_clear_400_and_nothing_is_stored",
+            ),
+        ),
+    ),
     Requirement(
         "F3",
         "Published vectors cover each canonical branch and each profile.",
@@ -119,55 +193,915 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
         ),
     ),
-    Requirement("F4", "ULIDs of one process only go up, even when the clock steps back.", "contract 1", "planned"),
-    Requirement("F5", "Retries back off with full jitter and obey Retry-After.", "contract 1", "planned"),
+    Requirement(
+        "F4",
+        "ULIDs of one process only go up, even when the clock steps back.",
+        "contract 1",
+        "proven",
+        faults=(
+            Fault(
+                what="A clock that steps back takes the next ULID back with it.",
+                file="kernel/ids.py",
+                old="if fresh >> ULID_RANDOM_BITS > state.last >> ULID_RANDOM_BITS:",
+                new="if fresh != state.last:",
+                test="tests/unit/runtime/test_ids.py::test_ids_grow_when_the_clock_steps_back_an_hour",
+            ),
+            Fault(
+                what="Each call begins anew instead of from the last id given.",
+                file="runtime/ids.py",
+                old="next_ulid(self._state,",
+                new="next_ulid(UlidState(),",
+                test="tests/unit/runtime/test_ids.py::test_ids_grow_when_the_clock_steps_back_an_hour",
+            ),
+        ),
+    ),
+    Requirement(
+        "F5",
+        "Retries back off with full jitter and obey Retry-After.",
+        "contract 1",
+        "proven",
+        faults=(
+            Fault(
+                what="Everybody who was told the same Retry-After returns at the same instant.",
+                file="kernel/retry.py",
+                old="return max(retry_after_ms or 0, 0) + int(ceiling_ms * jitter)",
+                new="return retry_after_ms if retry_after_ms else int(ceiling_ms * jitter)",
+                test="tests/unit/kernel/test_retry.py::test_a_retry_after_is_waited_out_and_the_jitter_comes_on_top",
+            ),
+            Fault(
+                what="Half of the wait is fixed, so that clients come back closer together.",
+                file="kernel/retry.py",
+                old="int(ceiling_ms * jitter)",
+                new="int(ceiling_ms * (1 + jitter) / 2)",
+                test="tests/unit/kernel/test_retry.py::test_the_wait_is_spread_over_the_whole_range_below_the_ceiling",
+            ),
+            Fault(
+                what="The cap is forgotten.",
+                file="kernel/retry.py",
+                old="min(BACKOFF_CAP_MS, BACKOFF_BASE_MS << min(attempts - 1, _DOUBLINGS_MAX))",
+                new="BACKOFF_BASE_MS << min(attempts - 1, _DOUBLINGS_MAX)",
+                test="tests/unit/kernel/test_retry.py::test_the_ceiling_doubles_from_half_a_second_to_a_minute",
+            ),
+        ),
+    ),
     Requirement("F6", "A clock step neither extends nor kills a lease.", "contract 1", "planned"),
-    Requirement("F7", "Every error is one problem+json with a stable code and retry.", "contract 1", "planned"),
+    Requirement(
+        "F7",
+        "Every error is one problem+json with a stable code and retry.",
+        "contract 1",
+        "proven",
+        faults=(
+            Fault(
+                what="A caller is not told what a second try may look like.",
+                file="wire/problem.py",
+                old='        "retry": error.retry,\n',
+                new="",
+                test="tests/acceptance/test_errors.py::test_every_refusal_is_a_problem_with_a_code_and_what_a_retry_may_be",
+            ),
+            Fault(
+                what="A refusal is JSON like any other answer.",
+                file="wire/problem.py",
+                old='"application/problem+json"',
+                new='"application/json"',
+                test="tests/acceptance/test_errors.py::test_every_refusal_is_a_problem_with_a_code_and_what_a_retry_may_be",
+            ),
+            Fault(
+                what="What nobody expected is told to the caller in full.",
+                file="asgi/routes.py",
+                old="else MeshError()",
+                new="else MeshError(str(error))",
+                test=f"{_IPC}::test_an_unexpected_error_tells_the_caller_nothing_and_the_connection_goes_on",
+            ),
+        ),
+    ),
     Requirement("F8", "Priority changes the alert only, never order or fate.", "contract 1", "planned"),
     # --- 2. The daemon -----------------------------------------------------------------------------
-    Requirement("D1", "A send or post is answered only once its row is durable.", "contract 2", "planned"),
-    Requirement("D2", "A known id answers before any check that could refuse it.", "contract 2", "planned"),
-    Requirement("D3", "Accept follows the table of row state and fingerprint.", "contract 2", "planned"),
-    Requirement("D4", "A 409 names its conflict and prefix and changes no row.", "contract 2", "planned"),
-    Requirement("D5", "Fingerprint and payload of an outbox row are frozen at accept.", "contract 2", "planned"),
-    Requirement("D6", "A used id stays used: pruning leaves a tombstone that answers.", "contract 2", "planned"),
-    Requirement("D7", "The sender sorts answers rightly and keeps destination order.", "contract 2", "planned"),
-    Requirement("D8", "A row past its maximum age dies and is never sent late.", "contract 2", "planned"),
     Requirement(
-        "D9", "A start recovers inflight rows, names corruption, needs no broker.", "contract 2", "planned"
+        "D1",
+        "A send or post is answered only once its row is durable.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="The files are synced only at checkpoints, as most programs have it.",
+                file="storage/sqlite/connection.py",
+                old='"synchronous": ("full", 2)',
+                new='"synchronous": ("normal", 1)',
+                test=f"{_POWER}::test_no_power_cut_loses_or_doubles_a_send_that_was_answered",
+            ),
+            Fault(
+                what="A send is answered while its row is still being written.",
+                file="daemon/stores/sqlite/outbox.py",
+                old=("        return await self._database.write(_accept, submission)\n"),
+                new=(
+                    "        import asyncio\n"
+                    "\n"
+                    "        task = asyncio.ensure_future(self._database.write(_accept, submission))\n"
+                    "        self.early = (getattr(self, 'early', None), task)\n"
+                    "        return None\n"
+                ),
+                test=f"{_POWER}::test_no_power_cut_loses_or_doubles_a_send_that_was_answered",
+            ),
+            Fault(
+                what="A send is answered as soon as its row is queued for the writer.",
+                file="daemon/stores/sqlite/outbox.py",
+                old=("        return await self._database.write(_accept, submission)\n"),
+                new=(
+                    "        import asyncio\n"
+                    "\n"
+                    "        task = asyncio.ensure_future(self._database.write(_accept, submission))\n"
+                    "        self.early = (getattr(self, 'early', None), task)\n"
+                    "        return None\n"
+                ),
+                test=f"{_ANSWERS}::test_nobody_is_answered_before_the_commit_that_keeps_the_row",
+            ),
+        ),
     ),
-    Requirement("D10", "Requeue supersedes a row without making a second message.", "contract 2", "planned"),
+    Requirement(
+        "D2",
+        "A known id answers before any check that could refuse it.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="A retry meets the checks of today first.",
+                file="daemon/stores/sqlite/outbox.py",
+                old="    if standing is None:\n        return submission.refusal\n",
+                new=(
+                    "    if standing is None or submission.refusal is not None:\n"
+                    "        return submission.refusal\n"
+                ),
+                test=f"{_ACCEPT}::test_a_retry_is_answered_before_any_check_that_a_new_send_meets",
+            ),
+            Fault(
+                what="A name that is not in the directory is refused without asking the broker.",
+                file="daemon/service.py",
+                old=("            if not self._conditions.is_online:\n                raise\n"),
+                new="            raise\n",
+                test=f"{_ANSWERS}::test_a_name_that_joined_a_moment_ago_is_found_by_asking_once",
+            ),
+            Fault(
+                what="A retry is judged by whom the name means now.",
+                file="daemon/policy.py",
+                old="if standing.to_asked == submission.asked.to and",
+                new="if standing.to_asked != submission.asked.to and",
+                test=f"{_ANSWERS}::test_a_retry_by_name_goes_to_whom_the_first_try_meant",
+            ),
+        ),
+    ),
+    Requirement(
+        "D3",
+        "Accept follows the table of row state and fingerprint.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="A retry of a dead id is told that it is queued.",
+                file="kernel/outbox.py",
+                old='(_S.DEAD, _SAME): Conflict("outbox_dead_fingerprint_match")',
+                new='(_S.DEAD, _SAME): Busy("queued")',
+                test=f"{_ACCEPT}::test_the_same_id_again_is_answered_by_the_table_and_changes_no_row",
+            ),
+            Fault(
+                what="Same id, other body: the last one wins.",
+                file="daemon/stores/sqlite/outbox.sql",
+                old="ON CONFLICT (client_message_id) DO NOTHING",
+                new="ON CONFLICT (client_message_id) DO UPDATE SET payload = excluded.payload",
+                test=f"{_ACCEPT}::test_the_same_id_again_is_answered_by_the_table_and_changes_no_row",
+            ),
+            Fault(
+                what="Of callers who come at once with one id all but the first get an error of the store.",
+                file="daemon/stores/sqlite/outbox.sql",
+                old="\nON CONFLICT (client_message_id) DO NOTHING",
+                new="",
+                test=f"{_ACCEPT}::test_of_many_callers_with_one_id_one_row_comes",
+            ),
+        ),
+    ),
+    Requirement(
+        "D4",
+        "A 409 names its conflict and prefix and changes no row.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="A conflict shows the fingerprint that stands instead of the one that was presented.",
+                file="daemon/policy.py",
+                old="fingerprint_prefix=prefix(presented)",
+                new="fingerprint_prefix=prefix(standing.fingerprint)",
+                test=f"{_ACCEPT}::test_the_same_id_again_is_answered_by_the_table_and_changes_no_row",
+            ),
+            Fault(
+                what="Whoever conflicts with a message that arrived is not told which.",
+                file="daemon/policy.py",
+                old=('        extras["broker_message_id"] = standing.broker_message_id\n'),
+                new='        extras["history_id"] = None\n',
+                test=f"{_ACCEPT}::test_the_same_id_again_is_answered_by_the_table_and_changes_no_row",
+            ),
+        ),
+    ),
+    Requirement(
+        "D5",
+        "Fingerprint and payload of an outbox row are frozen at accept.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="A payload is dropped as soon as the broker has it.",
+                file="daemon/stores/sqlite/outbox.sql",
+                old="    history_id = coalesce(?9, history_id),\n",
+                new=(
+                    "    history_id = coalesce(?9, history_id),\n"
+                    "    payload = CASE ?3 WHEN 'done' THEN x'' ELSE payload END,\n"
+                ),
+                test=f"{_ANSWERS}::test_what_was_accepted_stays_byte_for_byte_whatever_becomes_of_it",
+            ),
+            Fault(
+                what="What an operator gives up loses its payload.",
+                file="daemon/stores/sqlite/outbox.sql",
+                old="SET status = 'aborted',",
+                new="SET status = 'aborted', payload = x'',",
+                test=f"{_ANSWERS}::test_what_was_accepted_stays_byte_for_byte_whatever_becomes_of_it",
+            ),
+        ),
+    ),
+    Requirement(
+        "D6",
+        "A used id stays used: pruning leaves a tombstone that answers.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="Pruning deletes rows, and their ids are free again.",
+                file="daemon/stores/sqlite/outbox.sql",
+                old="UPDATE outbox SET payload = x'' WHERE seq = ?1 AND",
+                new="DELETE FROM outbox WHERE seq = ?1 AND",
+                test=f"{_OUTBOX}::test_a_pruned_id_answers_as_before_and_a_dropped_one_never_comes_back",
+            ),
+            Fault(
+                what="Pruning empties rows that still wait for an operator.",
+                file="daemon/stores/sqlite/outbox.sql",
+                old="AND status IN ('done', 'aborted') AND payload",
+                new="AND status NOT IN ('pending', 'inflight') AND payload",
+                test=f"{_OUTBOX}::test_a_pruned_id_answers_as_before_and_a_dropped_one_never_comes_back",
+            ),
+        ),
+    ),
+    Requirement(
+        "D7",
+        "The sender sorts answers rightly and keeps destination order.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="A row that met the rate limit is given up, because 429 is a 4xx.",
+                file="kernel/outbox.py",
+                old="frozenset({408, 425, 429})",
+                new="frozenset({408, 425})",
+                test=f"{_SENDER}::test_an_answer_that_is_not_final_is_tried_again_under_the_same_id",
+            ),
+            Fault(
+                what="No answer is taken for a refusal.",
+                file="kernel/outbox.py",
+                old="    if status is None:\n        return OutboxEvent.FAILED\n",
+                new="    if status is None:\n        return OutboxEvent.REFUSED\n",
+                test=f"{_SENDER}::test_an_answer_that_is_not_final_is_tried_again_under_the_same_id",
+            ),
+            Fault(
+                what="What the broker will never take is tried for ever.",
+                file="kernel/outbox.py",
+                old="        return OutboxEvent.REFUSED\n",
+                new="        return OutboxEvent.FAILED\n",
+                test=f"{_SENDER}::test_an_answer_that_says_never_ends_the_row_and_holds_nobody_up",
+            ),
+            Fault(
+                what="Nobody learns that the broker keeps a message no more.",
+                file="daemon/drain.py",
+                old="history_available=outcome.history_available)",
+                new="history_available=True)",
+                test=f"{_SENDER}::test_what_the_broker_had_but_keeps_no_more_is_done_and_counted",
+            ),
+            Fault(
+                what="A row that is tried again goes behind those that came after it.",
+                file="daemon/stores/sqlite/outbox.sql",
+                old="IN ('pending', 'inflight')\nORDER BY seq LIMIT ?2;",
+                new="IN ('pending', 'inflight')\nORDER BY attempts, seq LIMIT ?2;",
+                test="tests/property/test_order_law.py::test_each_destination_gets_its_messages_in_the_order_they_were_accepted",
+            ),
+            Fault(
+                what="One row that the broker cannot take blocks its destination for good.",
+                file="daemon/policy.py",
+                old="if is_server_failure and server_errors + 1 >= SERVER_ERRORS_MAX:",
+                new="if is_server_failure and server_errors < 0:",
+                test=f"{_SENDER}::test_a_row_that_the_broker_fails_at_while_it_takes_others_dies_in_the_end",
+            ),
+            Fault(
+                what="A broker that is down kills rows as if they were poison.",
+                file="daemon/policy.py",
+                old="status >= 500 and others_pass",
+                new="status >= 500",
+                test=f"{_SENDER}::test_a_row_that_the_broker_fails_at_while_it_takes_others_dies_in_the_end",
+            ),
+        ),
+    ),
+    Requirement(
+        "D8",
+        "A row past its maximum age dies and is never sent late.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="A row is sent up to the very end of the time in which its id is known.",
+                file="kernel/retention.py",
+                old="return MaxAge(window_hours - margin_hours, reason)",
+                new="return MaxAge(window_hours, reason)",
+                test=f"{_OUTBOX}::test_a_row_that_is_too_old_dies_and_is_never_sent",
+            ),
+            Fault(
+                what="A row that was tried dies as if it could not have arrived.",
+                file="daemon/drain.py",
+                old="if row.attempts == 0:",
+                new="if row.attempts >= 0:",
+                test=f"{_OUTBOX}::test_a_row_that_was_tried_dies_by_the_brokers_word_or_with_its_outcome_unknown",
+            ),
+            Fault(
+                what="An age is accepted that outlives what the broker remembers.",
+                file="kernel/retention.py",
+                old="if override_hours > limit_hours:",
+                new="if override_hours > 2 * limit_hours:",
+                test=f"{_LIFE}::test_an_age_beyond_the_brokers_window_keeps_the_daemon_from_starting",
+            ),
+        ),
+    ),
+    Requirement(
+        "D9",
+        "A start recovers inflight rows, names corruption, needs no broker.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="A restart does not count the try that it cut short.",
+                file="daemon/stores/sqlite/outbox.sql",
+                old="SET status = 'pending', attempts = attempts + 1,",
+                new="SET status = 'pending', attempts = attempts,",
+                test=f"{_ACCEPT}::test_a_restart_takes_up_what_was_out_and_counts_the_try",
+            ),
+            Fault(
+                what="A restart leaves what was out as it was.",
+                file="daemon/stores/sqlite/outbox.sql",
+                old="SET status = 'pending', attempts = attempts + 1,",
+                new="SET attempts = attempts + 1,",
+                test=f"{_ACCEPT}::test_a_restart_takes_up_what_was_out_and_counts_the_try",
+            ),
+            Fault(
+                what="A damaged file is opened all the same.",
+                file="storage/sqlite/schema.py",
+                old='if found[0][0] != "ok":',
+                new='if found[0][0] == "":',
+                test=f"{_LIFE}::test_a_damaged_outbox_keeps_the_daemon_from_starting_and_names_the_way_out",
+            ),
+            Fault(
+                what="What is restored is told as if it had just come.",
+                file="daemon/stores/sqlite/inbox.py",
+                old='restoration.received_at, "restored")',
+                new='restoration.received_at, "message")',
+                test=f"{_INBOX}::test_what_is_restored_into_a_lost_inbox_is_told_to_nobody",
+            ),
+        ),
+    ),
+    Requirement(
+        "D10",
+        "Requeue supersedes a row without making a second message.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="A row that was tried is sent anew without asking whether it arrived.",
+                file="daemon/operate.py",
+                old="if row.attempts > 0:",
+                new="if row.attempts > 99:",
+                test=f"{_OUTBOX}::test_a_row_that_the_broker_has_is_done_and_one_that_it_has_not_is_sent_anew",
+            ),
+            Fault(
+                what="The broker says that it has not got the message, and takes a late one after all.",
+                file="broker/stores/sqlite/accept.py",
+                old='_SQL["retire"], values)',
+                new='"SELECT ?, ?, ?, ?, ?", values).fetchall()',
+                test=f"{_OUTBOX}::test_a_row_that_the_broker_has_is_done_and_one_that_it_has_not_is_sent_anew",
+            ),
+            Fault(
+                what="A row is given up although the broker could not be asked.",
+                file="daemon/operate.py",
+                old="            if force:\n",
+                new="            if not force:\n",
+                test=f"{_ACCEPT}::test_a_row_that_was_tried_is_not_given_up_without_the_brokers_word",
+            ),
+        ),
+    ),
     Requirement("D11", "Disk pressure refuses new ids in steps and loses no row.", "contract 2", "planned"),
-    Requirement("D12", "Migrations only go forward; a newer file is refused.", "contract 2", "planned"),
+    Requirement(
+        "D12",
+        "Migrations only go forward; a newer file is refused.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="A file of a newer program is opened all the same.",
+                file="storage/migrate.py",
+                old="    if not 0 <= version <= len(migrations):",
+                new="    if version < 0:",
+                test=f"{_ANSWERS}::test_files_of_a_newer_program_keep_the_daemon_from_starting_and_stay_as_they_are",
+            ),
+            Fault(
+                what="A migration that fails leaves half of itself behind.",
+                file="storage/sqlite/transactions.py",
+                old='                self._connection.execute("ROLLBACK")\n',
+                new=(
+                    '                self._may_commit = True\n                self._connection.execute("COMMIT")\n'
+                ),
+                test=f"{_FILE}::test_a_migration_that_fails_leaves_the_file_as_it_was",
+            ),
+        ),
+    ),
     Requirement("D13", "Bodies, requests, streams and rates are bounded, as configured.", "contract 2", "planned"),
     Requirement("D14", "The rest of the local API is there, authenticated, documented.", "contract 2", "planned"),
-    Requirement("D15", "Only the owner's processes get in; tokens never reach a log.", "contract 2", "planned"),
-    Requirement("D16", "Identity and exposure follow the host; a clone is refused.", "contract 2", "planned"),
-    Requirement("D17", "A batch has one outcome per entry; a bad one harms no other.", "contract 2", "planned"),
+    Requirement(
+        "D15",
+        "Only the owner's processes get in; tokens never reach a log.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="Any name that resolves to this machine gets in.",
+                file="asgi/policy.py",
+                old="if not hosts or hosts[0].lower() not in names.hosts:",
+                new="if not hosts:",
+                test=f"{_IPC}::test_attack_4_and_5_a_host_that_is_not_ours_is_a_403",
+            ),
+            Fault(
+                what="Pages of other origins get in.",
+                file="asgi/policy.py",
+                old="if origins and not (",
+                new="if len(origins) > 1 and not (",
+                test=f"{_IPC}::test_attack_6_another_origin_is_a_403_and_our_own_is_not",
+            ),
+            Fault(
+                what="A token of the right length will do.",
+                file="asgi/tokens.py",
+                old="is_current = hmac.compare_digest(presented, self._current)",
+                new="is_current = len(presented) == len(self._current)",
+                test=f"{_TERMS}::test_tcp_needs_the_token_and_a_new_one_leaves_the_old_a_while",
+            ),
+            Fault(
+                what="A new token ends the old one at once.",
+                file="asgi/tokens.py",
+                old="GRACE_MS: Final = 60_000",
+                new="GRACE_MS: Final = 0",
+                test=f"{_TERMS}::test_tcp_needs_the_token_and_a_new_one_leaves_the_old_a_while",
+            ),
+            Fault(
+                what="A token in the query string is passed over.",
+                file="asgi/guard.py",
+                old="        if is_named or is_ours:\n",
+                new="        if is_named and is_ours:\n",
+                test=f"{_IPC}::test_attack_3_a_token_in_the_query_is_a_400_and_a_security_event",
+            ),
+            Fault(
+                what="Other users of this machine get in by the socket.",
+                file="asgi/server.py",
+                old="if _peer_uid(transport) not in (None, house.peer_uid):",
+                new="if _peer_uid(transport) == -1:",
+                test=f"{_IPC}::test_attack_11_another_user_is_cut_off_before_a_word_is_read",
+            ),
+            Fault(
+                what="The log tells what was asked for, word for word.",
+                file="asgi/routes.py",
+                old=(
+                    '            path = entry.route.path if entry else ""\n'
+                    '            self._observer.publish(RequestFailed(scope["method"], path,'
+                ),
+                new=(
+                    '            path = scope["path"] + scope["query_string"].decode()\n'
+                    '            self._observer.publish(RequestFailed(scope["method"], path,'
+                ),
+                test=f"{_IPC}::test_tokens_never_reach_a_log",
+            ),
+        ),
+    ),
+    Requirement(
+        "D16",
+        "Identity and exposure follow the host; a clone is refused.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="A copied state directory is used without a word.",
+                file="daemon/identity.py",
+                old='if policy == "refuse":',
+                new='if policy == "refused":',
+                test=f"{_LIFE}::test_a_state_directory_of_another_host_is_refused",
+            ),
+            Fault(
+                what="The surroundings win over what was said.",
+                file="cli/daemon.py",
+                old="around.ephemeral if said.ephemeral is None else said.ephemeral",
+                new="around.ephemeral or bool(said.ephemeral)",
+                test="tests/unit/cli/test_operator.py::test_a_daemon_is_started_as_the_flags_say_and_else_as_the_surroundings_do",
+            ),
+            Fault(
+                what="Key files can be read by everybody.",
+                file="runtime/home.py",
+                old="descriptor = os.open(temporary, flags, 0o600)",
+                new="descriptor = os.open(temporary, flags, 0o644)",
+                test="tests/unit/daemon/test_identity.py::test_what_was_stored_is_loaded_and_signs_as_before",
+            ),
+            Fault(
+                what="An ephemeral daemon speaks with its member's key, and gets its messages.",
+                file="daemon/credentials.py",
+                old="None if ephemeral_ttl_ms is None else KeyPair.generate()",
+                new="None",
+                test=f"{_LIFE}::test_an_ephemeral_daemon_sends_as_its_member_and_leaves_its_inbox_alone",
+            ),
+            Fault(
+                what="An ephemeral daemon never ends by itself.",
+                file="daemon/app.py",
+                old="asyncio.timeout(None if ttl_ms is None else ttl_ms / 1000)",
+                new="asyncio.timeout(None)",
+                test=f"{_LIFE}::test_an_ephemeral_daemon_ends_by_itself_after_its_time",
+            ),
+        ),
+    ),
+    Requirement(
+        "D17",
+        "A batch has one outcome per entry; a bad one harms no other.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="One entry that cannot be read fails its whole batch.",
+                file="daemon/http/sends.py",
+                old="        return InvalidRequest(str(error)[:300])\n",
+                new="        raise InvalidRequest(str(error)[:300]) from error\n",
+                test=f"{_ACCEPT}::test_in_a_batch_every_send_has_its_own_outcome",
+            ),
+            Fault(
+                what="A key of the batch is taken and means nothing.",
+                file="daemon/http/sends.py",
+                old="        if request.header(KEY_HEADER) is not None:\n",
+                new='        if request.header(KEY_HEADER) == "":\n',
+                test=f"{_ACCEPT}::test_a_batch_has_no_key_of_its_own_and_at_most_a_thousand_sends",
+            ),
+            Fault(
+                what="Of an id that is twice in a batch the second is answered as the first.",
+                file="daemon/stores/sqlite/outbox.py",
+                old=("    return None if standing.row_id == submission.row_id else standing\n"),
+                new=("    return None if standing.state is OutboxState.PENDING else standing\n"),
+                test=f"{_ACCEPT}::test_in_a_batch_every_send_has_its_own_outcome",
+            ),
+        ),
+    ),
     Requirement("D18", "Files are shared sealed, bounded and path-safe.", "contract 2", "later"),
     Requirement("D19", "Gapless sender numbers reveal a silently lost WAL tail.", "contract 2", "later"),
     # --- 3. The wire -------------------------------------------------------------------------------
     Requirement("N1", "One main socket speaks the documented tagged JSON frames.", "contract 3", "planned"),
     Requirement("N2", "Features are negotiated and every parameter is validated.", "contract 3", "planned"),
-    Requirement("N3", "Each way to end a connection has its close code and reaction.", "contract 3", "planned"),
+    Requirement(
+        "N3",
+        "Each way to end a connection has its close code and reaction.",
+        "contract 3",
+        "proven",
+        faults=(
+            Fault(
+                what="A daemon that cannot agree with any broker ends as if all were well.",
+                file="daemon/app.py",
+                old="exit_code = EXIT_FAILED",
+                new="exit_code = EXIT_OK",
+                test=f"{_TERMS}::test_a_daemon_that_finds_no_terms_at_its_first_connection_ends_and_says_why",
+            ),
+            Fault(
+                what="A daemon ends when a broker's terms get worse, and accepts nothing more.",
+                file="daemon/link.py",
+                old="if not self._has_agreed:",
+                new="if self._has_agreed is not None:",
+                test=f"{_TERMS}::test_a_daemon_that_had_terms_before_goes_on_accepting_when_they_get_worse",
+            ),
+            Fault(
+                what="A member who was revoked gets in.",
+                file="broker/hello.py",
+                old="if member.revoked_at is not None:",
+                new="if member.revoked_at == 0:",
+                test=f"{_BROKER}::test_a_member_who_was_revoked_is_told_so_and_sends_nothing_more",
+            ),
+            Fault(
+                what="A hello of long ago is as good as one of now.",
+                file="broker/hello.py",
+                old="if abs(hello.timestamp_ms - now) > CLOCK_SKEW_MAX_MS:",
+                new="if hello.timestamp_ms - now > CLOCK_SKEW_MAX_MS:",
+                test=f"{_HELLO}::test_a_clock_that_is_too_far_off_is_told_the_right_time",
+            ),
+            Fault(
+                what="A hello that was heard on another connection is taken.",
+                file="wire/signing.py",
+                old="        nonce,\n",
+                new='        "",\n',
+                test=f"{_HELLO}::test_a_hello_is_good_once_and_on_its_own_connection",
+            ),
+            Fault(
+                what="A daemon that requires what there is not stays connected.",
+                file="broker/ws.py",
+                old="        if response.missing_required:\n",
+                new="        if not response.supported:\n",
+                test=f"{_HELLO}::test_a_daemon_that_requires_what_there_is_not_is_told_and_closed",
+            ),
+            Fault(
+                what="A caller that says nothing may stay.",
+                file="broker/ws.py",
+                old="async with asyncio.timeout(house.settings.hello_timeout_s):",
+                new="async with asyncio.timeout(None):",
+                test=f"{_HELLO}::test_a_caller_that_says_nothing_is_closed",
+            ),
+        ),
+    ),
     Requirement("N4", "A second connection of a key follows instance and policy.", "contract 3", "planned"),
     # --- 4. The broker -----------------------------------------------------------------------------
-    Requirement("B0", "A retry is answered by the broker's own fingerprint, budget-free.", "contract 4", "planned"),
+    Requirement(
+        "B0",
+        "A retry is answered by the broker's own fingerprint, budget-free.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="A retry burns the budget, and is refused when there is none.",
+                file="broker/service.py",
+                old="for place, outcome in enumerate(outcomes) if outcome is None]",
+                new="for place, outcome in enumerate(outcomes)]",
+                test=f"{_BROKER}::test_a_retry_is_answered_by_what_was_accepted_before_anything_could_refuse_it",
+            ),
+            Fault(
+                what="What the broker knows of used ids is gone with its process.",
+                file="broker/stores/sqlite/__init__.py",
+                old="        leases = LeaseClock(clock, database)\n",
+                new=(
+                    "        forget = 'DELETE FROM client_message_dedupe'\n"
+                    "        database.write_blocking(lambda disk, _: [disk.execute(forget).fetchall()], None)\n"
+                    "        leases = LeaseClock(clock, database)\n"
+                ),
+                test=f"{_BROKER}::test_a_retry_is_answered_by_what_was_accepted_before_anything_could_refuse_it",
+            ),
+            Fault(
+                what="The size is judged before the id is looked up.",
+                file="broker/service.py",
+                old=("        if stands is not None:\n            return judge_standing"),
+                new=(
+                    "        if stands is not None and judge_size(message, self._settings.inline_bytes) is None:\n"
+                    "            return judge_standing"
+                ),
+                test=f"{_BROKER}::test_a_retry_is_answered_by_what_was_accepted_before_anything_could_refuse_it",
+            ),
+            Fault(
+                what="The daemon's fingerprint is believed.",
+                file="broker/policy.py",
+                old="if claimed == message.fingerprint.hex():",
+                new="if claimed:",
+                test=f"{_BROKER}::test_a_daemon_that_means_something_else_by_the_same_request_is_refused_and_counted",
+            ),
+        ),
+    ),
     Requirement(
         "B1", "The rate budget is atomic and idempotent; a denial stores nothing.", "contract 4", "planned"
     ),
-    Requirement("B2", "The dedupe key is claimed first; a bad destination leaves no row.", "contract 4", "planned"),
-    Requirement("B3", "All rows of an accepted message are in one commit, or none are.", "contract 4", "planned"),
-    Requirement("B4", "History ids are gapless per mesh and in commit order.", "contract 4", "planned"),
-    Requirement("B5", "Accepts share a transaction; a bad one fails alone.", "contract 4", "planned"),
+    Requirement(
+        "B2",
+        "The dedupe key is claimed first; a bad destination leaves no row.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="Whoever knows a topic's name may post to it.",
+                file="broker/stores/sqlite/accept.py",
+                old="return found if sender.member_id in found.subscribers else NotSubscribed()",
+                new="return found",
+                test=f"{_BROKER}::test_a_destination_that_is_refused_leaves_the_id_free_and_its_budget_spent",
+            ),
+            Fault(
+                what="An id is used up by a destination that is not there.",
+                file="broker/stores/sqlite/accept.py",
+                old=("        if isinstance(destination, MeshError):\n            return destination\n"),
+                new=(
+                    "        if isinstance(destination, MeshError):\n"
+                    "            who, id_ = batch.sender, message.client_message_id\n"
+                    "            used = (who.member_id, id_, who.mesh_id, message.fingerprint, 'B', 0, 0, None)\n"
+                    "            self._rows.dedupe.append(used)\n"
+                    "            return destination\n"
+                ),
+                test=f"{_BROKER}::test_a_destination_that_is_refused_leaves_the_id_free_and_its_budget_spent",
+            ),
+            Fault(
+                what="A message to a session that ended is for nobody.",
+                file="broker/stores/sqlite/accept.sql",
+                old="AND k.pubkey = ?2 AND m.revoked_at IS NULL",
+                new="AND k.pubkey = ?2 AND k.kind = 'member' AND m.revoked_at IS NULL",
+                test=f"{_BROKER}::test_the_key_of_a_session_that_ended_still_leads_to_its_member",
+            ),
+        ),
+    ),
+    Requirement(
+        "B3",
+        "All rows of an accepted message are in one commit, or none are.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="Mentions are left for somebody else to index.",
+                file="broker/stores/sqlite/accept.py",
+                old='            ("write_mention", rows.mentions),\n',
+                new="",
+                test=f"{_BROKER}::test_an_accept_leaves_all_its_rows_and_a_refusal_none",
+            ),
+            Fault(
+                what="The sender of a post is one of its recipients.",
+                file="broker/stores/sqlite/accept.sql",
+                old="s.member_id <> ?4\n\n-- name: write_delivery",
+                new="s.member_id <> 0 * ?4\n\n-- name: write_delivery",
+                test=f"{_BROKER}::test_an_accept_leaves_all_its_rows_and_a_refusal_none",
+            ),
+        ),
+    ),
+    Requirement(
+        "B4",
+        "History ids are gapless per mesh and in commit order.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="A refused message takes a number with it.",
+                file="broker/stores/sqlite/accept.py",
+                old=("        if isinstance(destination, MeshError):\n            return destination\n"),
+                new=(
+                    "        if isinstance(destination, MeshError):\n"
+                    "            self._next_history_id(batch.sender.mesh_id)\n"
+                    "            return destination\n"
+                ),
+                test=f"{_BROKER}::test_the_numbers_of_a_mesh_have_no_gaps_and_go_on_after_a_restart",
+            ),
+            Fault(
+                what="A start numbers from the beginning.",
+                file="broker/stores/sqlite/accept.sql",
+                old="SELECT history_id FROM history_counter WHERE mesh_id = ?1",
+                new="SELECT 0 FROM history_counter WHERE mesh_id = ?1",
+                test=f"{_BROKER}::test_the_numbers_of_a_mesh_have_no_gaps_and_go_on_after_a_restart",
+            ),
+        ),
+    ),
+    Requirement(
+        "B5",
+        "Accepts share a transaction; a bad one fails alone.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="A message that is none ends the connection of its neighbours.",
+                file="broker/ws.py",
+                old="return parse_item_by_item(text) or self._parse(text)",
+                new="return self._parse(text)",
+                test="tests/integration/test_broker_delivery.py::test_an_item_that_is_no_message_is_refused_by_itself",
+            ),
+            Fault(
+                what="A message that breaks takes all of its frame with it.",
+                file="broker/stores/sqlite/accept.py",
+                old="outcomes = self._one_by_one(connection, batch)",
+                new='outcomes = [MeshError("failed") for _ in batch.messages]',
+                test="tests/contract/broker/test_accept_contract.py::test_a_message_that_breaks_fails_alone_and_only_its_destination_waits",
+            ),
+            Fault(
+                what="A refused message answers for the first of its frame too.",
+                file="broker/service.py",
+                old="                outcomes[place] = outcome\n",
+                new=(
+                    "                outcomes[place] = outcome\n"
+                    "                if isinstance(outcome, MeshError):\n"
+                    "                    outcomes[0] = outcome\n"
+                ),
+                test=f"{_BROKER}::test_many_frames_at_once_are_each_answered_and_a_bad_message_fails_alone",
+            ),
+        ),
+    ),
     Requirement("B6", "Push, audit, index and metrics trail the commit, never lead.", "contract 4", "planned"),
-    Requirement("B7", "Retention never outruns dedupe or drops an open delivery.", "contract 4", "planned"),
+    Requirement(
+        "B7",
+        "Retention never outruns dedupe or drops an open delivery.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="An id is forgotten together with its message.",
+                file="broker/stores/sqlite/upkeep.py",
+                old='_SQL["flip_history_available"]',
+                new='_SQL["delete_id"]',
+                test=f"{_BROKER}::test_old_messages_go_their_ids_stay_and_what_was_waited_for_is_a_dead_letter_first",
+            ),
+            Fault(
+                what="What somebody still waits for is deleted without a trace.",
+                file="broker/stores/sqlite/upkeep.py",
+                old=(
+                    '        if fetch(connection, _SQL["buried_since"], (*key, page.buried_before_ms)):\n'
+                    "            continue\n"
+                ),
+                new="",
+                test=f"{_BROKER}::test_old_messages_go_their_ids_stay_and_what_was_waited_for_is_a_dead_letter_first",
+            ),
+            Fault(
+                what="Who copied a message never learns that it went.",
+                file="broker/stores/sqlite/upkeep.py",
+                old='        connection.execute(_SQL["bury_message"], tombstone)\n',
+                new="        del tombstone\n",
+                test=f"{_BROKER}::test_old_messages_go_their_ids_stay_and_what_was_waited_for_is_a_dead_letter_first",
+            ),
+            Fault(
+                what="Ids may be forgotten before their messages.",
+                file="broker/settings.py",
+                old="and self.dedupe_days < self.message_days:",
+                new="and self.dedupe_days < 0:",
+                test=f"{_BROKER_HTTP}::test_a_retention_that_forgets_ids_before_their_messages_is_refused",
+            ),
+        ),
+    ),
     Requirement("B8", "The orphan check finds any row that lost its partner.", "contract 4", "planned"),
     Requirement("Q1", "A DM reaches one daemon of its member, in order, until acked.", "contract 4", "planned"),
-    Requirement("Q2", "An inbox takes each message once; only a new row fires events.", "contract 4", "planned"),
+    Requirement(
+        "Q2",
+        "An inbox takes each message once; only a new row fires events.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="Every delivery is told, whether or not it was known.",
+                file="daemon/stores/sqlite/inbox.sql",
+                old=("SELECT 1 FROM inbox WHERE sender_id = ?1 AND client_message_id = ?2\nUNION ALL\n"),
+                new="",
+                test=f"{_INBOX}::test_what_is_delivered_again_is_stored_once_and_told_once",
+            ),
+            Fault(
+                what="An id is forgotten with its message, and comes again as a new one.",
+                file="daemon/stores/sqlite/inbox.sql",
+                old=("\nUNION ALL\nSELECT 1 FROM inbox_tombstone WHERE sender_id = ?1 AND client_message_id = ?2;"),
+                new=";",
+                test=f"{_INBOX}::test_an_id_is_known_longer_than_its_message_is_kept",
+            ),
+            Fault(
+                what="Words of a search are read as its operators.",
+                file="daemon/stores/sqlite/inbox.py",
+                old="'\"' + word.replace('\"', '\"\"') + '\"'",
+                new="word",
+                test=f"{_DELIVERY}::test_search_finds_words_and_takes_them_for_nothing_but_words",
+            ),
+        ),
+    ),
     Requirement("Q3", "Queue work is leased with a fencing token to one worker.", "contract 4", "planned"),
-    Requirement("Q4", "A slow consumer costs bounded memory and rereads the store.", "contract 4", "planned"),
-    Requirement("Q5", "Mass reconnects are spread by jitter and drained by pages.", "contract 4", "planned"),
+    Requirement(
+        "Q4",
+        "A slow consumer costs bounded memory and rereads the store.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="A consumer that does not acknowledge is sent all there is.",
+                file="broker/deliver.py",
+                old="or room <= 0 or room_bytes <= 0:",
+                new="or room_bytes <= 0:",
+                test=f"{_BROKER}::test_whoever_comes_back_gets_pages_and_no_more_than_a_window_before_it_acknowledges",
+            ),
+            Fault(
+                what="A consumer that does not read is waited for without end.",
+                file="broker/ws.py",
+                old="async with asyncio.timeout(self._house.settings.slow_consumer_s):",
+                new="async with asyncio.timeout(None):",
+                test="tests/integration/test_broker_delivery.py::test_a_consumer_that_stops_reading_is_closed_and_loses_nothing",
+            ),
+        ),
+    ),
+    Requirement(
+        "Q5",
+        "Mass reconnects are spread by jitter and drained by pages.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="Daemons that lost their broker together come back together.",
+                file="daemon/link.py",
+                old="return derive_backoff_ms(self._attempts, self._roll())",
+                new="return derive_backoff_ms(self._attempts, 0.5)",
+                test=f"{_INBOX}::test_daemons_that_lost_their_broker_come_back_at_instants_of_their_own",
+            ),
+            Fault(
+                what="Whoever comes back gets all at once.",
+                file="broker/deliver.py",
+                old="min(room, PAGE_COUNT)",
+                new="room",
+                test=f"{_BROKER}::test_whoever_comes_back_gets_pages_and_no_more_than_a_window_before_it_acknowledges",
+            ),
+        ),
+    ),
     Requirement("Q6", "A receipt advances only on stored evidence, per recipient.", "contract 4", "planned"),
     Requirement("Q7", "Cursors share one form; a stale or early one is told so.", "contract 4", "planned"),
     Requirement("Q8", "Members make topics and queues; roles rule, names are unique.", "contract 4", "planned"),
@@ -217,11 +1151,67 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     # --- 9. Identity, hooks, lifecycle, surfaces ---------------------------------------------------
     Requirement("I1", "Messages are sealed end to end, at accept.", "contract 9", "later"),
     Requirement("I2", "Keys rotate with grace, are backed up, restored and revoked.", "contract 9", "later"),
-    Requirement("I3", "Creating and redeeming are idempotent; invites work offline.", "contract 9", "planned"),
+    Requirement(
+        "I3",
+        "Creating and redeeming are idempotent; invites work offline.",
+        "contract 9",
+        "proven",
+        faults=(
+            Fault(
+                what="A mesh that is asked for again is refused.",
+                file="broker/stores/sqlite/directory.py",
+                old="else (standing, member)",
+                new="else NameTaken()",
+                test=f"{_BROKER_HTTP}::test_a_mesh_is_made_once_however_often_it_is_asked_for",
+            ),
+            Fault(
+                what="An invite is never used up.",
+                file="broker/stores/sqlite/directory.py",
+                old="if uses >= asked.uses_max:",
+                new="if uses > asked.uses_max:",
+                test=f"{_BROKER_HTTP}::test_an_invite_lets_its_newcomers_in_and_nobody_else",
+            ),
+            Fault(
+                what="Every member may invite.",
+                file="broker/stores/sqlite/directory.py",
+                old="or inviter.role not in MAY_INVITE:",
+                new="or not inviter.role:",
+                test=f"{_BROKER_HTTP}::test_an_invite_lets_its_newcomers_in_and_nobody_else",
+            ),
+            Fault(
+                what="Any admin token makes meshes.",
+                file="broker/http.py",
+                old="if admin.identify(presented.strip().encode()) is None:",
+                new="if not presented.strip():",
+                test=f"{_BROKER_HTTP}::test_with_an_admin_token_only_its_holder_makes_meshes",
+            ),
+            Fault(
+                what="Whoever reaches a broker from elsewhere makes meshes on it.",
+                file="broker/app.py",
+                old="if not is_loopback and settings.admin_token_file is None:",
+                new="if not host:",
+                test=f"{_BROKER_HTTP}::test_beyond_this_machine_a_broker_needs_an_admin_token",
+            ),
+        ),
+    ),
     Requirement("I4", "A member can be renamed, and the others are told.", "contract 9", "later"),
     Requirement("H1", "Hooks run bounded, redacted, scoped and audited.", "contract 9", "later"),
     Requirement("C1", "Four commands share verbs, JSON output and exit codes.", "contract 9", "planned"),
-    Requirement("C2", "The SDK finds its daemon, sync or async, and has no cold path.", "contract 9", "planned"),
+    Requirement(
+        "C2",
+        "The SDK finds its daemon, sync or async, and has no cold path.",
+        "contract 9",
+        "proven",
+        faults=(
+            Fault(
+                what="Of several meshes the first is taken.",
+                file="sdk/find.py",
+                old="if asked is None and len(joined) == 1:",
+                new="if asked is None and joined:",
+                test="tests/unit/sdk/test_find.py::test_of_several_meshes_none_is_guessed_and_the_error_names_them",
+            ),
+        ),
+    ),
     Requirement("C3", "The MCP tools are few, idempotent, and tell queued from done.", "contract 9", "planned"),
     Requirement("C4", "The dashboard is live, works offline, is inert to any body.", "contract 9", "planned"),
     Requirement("C5", "Doctor names what is wrong and its remedy; top shows it live.", "contract 9", "planned"),
@@ -229,6 +1219,38 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("C7", "Installing into an agent host is idempotent and verifiable.", "contract 9", "planned"),
     Requirement("C8", "One host runs several meshes within a shared budget.", "contract 9", "later"),
     Requirement("O1", "Metrics carry the promised names; logs are structured.", "contract 9", "planned"),
-    Requirement("O2", "Unknown settings are refused; a reload keeps the connection.", "contract 9", "planned"),
+    Requirement(
+        "O2",
+        "Unknown settings are refused; a reload keeps the connection.",
+        "contract 9",
+        "proven",
+        faults=(
+            Fault(
+                what="A setting that nobody knows is passed over.",
+                file="runtime/settings.py",
+                old="for key in table if key not in part.fields]",
+                new="for key in table if not key]",
+                test=f"{_ANSWERS}::test_a_reload_keeps_the_connection_and_refuses_what_it_does_not_know",
+            ),
+            Fault(
+                what="A reload begins the connection anew.",
+                file="daemon/http/manage.py",
+                old="        await parts.pressure.look()\n",
+                new=(
+                    "        await parts.pressure.look()\n"
+                    "        if parts.connector.link is not None:\n"
+                    "            await parts.connector.link.close()\n"
+                ),
+                test=f"{_ANSWERS}::test_a_reload_keeps_the_connection_and_refuses_what_it_does_not_know",
+            ),
+            Fault(
+                what="A setting may go without a word on what it is for.",
+                file="runtime/settings.py",
+                old="        if not meaning:\n",
+                new="        if meaning is None:\n",
+                test="tests/unit/runtime/test_settings.py::test_a_setting_that_does_not_say_what_it_is_for_is_a_mistake",
+            ),
+        ),
+    ),
     Requirement("T1", "The threat model names attackers, defaults and its limits.", "contract 9", "planned"),
 )

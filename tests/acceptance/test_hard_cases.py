@@ -14,7 +14,7 @@ from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import Home
 from claudemesh.runtime.keys import KeyPair
 from tests.acceptance.test_terms_and_tokens import GOOD
-from tests.mesh import a_membership, local_broker, local_daemon, local_mesh, rejoin
+from tests.mesh import a_membership, a_welcome, local_broker, local_daemon, local_mesh, rejoin
 
 
 async def test_a_connection_that_ends_while_it_begins_does_not_end_the_daemon(tmp_path: Path) -> None:
@@ -23,7 +23,8 @@ async def test_a_connection_that_ends_while_it_begins_does_not_end_the_daemon(tm
     async def talk(socket: ServerConnection) -> None:
         nonlocal connections
         connections += 1
-        await socket.send(json.dumps({"type": "welcome", "nonce": "n", "server_time_ms": 0}))
+        assert socket.request is not None
+        await socket.send(a_welcome(socket.request.path))
         async for text in socket:
             frame = json.loads(text)
             if frame["type"] == "hello":
@@ -125,3 +126,25 @@ async def test_sends_in_a_batch_are_counted_once(tmp_path: Path) -> None:
             await daemon.post("/v1/send/batch", {"sends": sends})
         metrics = (await daemon.request("GET", "/v1/metrics")).body
         assert "cm_daemon_dedupe_total 3.0" in metrics
+
+
+@pytest.mark.req("N1")
+async def test_whoever_took_the_brokers_place_is_told_nothing(tmp_path: Path) -> None:
+    heard: list[str] = []
+    opened = asyncio.Event()
+
+    async def pretend(socket: ServerConnection) -> None:
+        old = a_welcome("?challenge=of-another-day")  # as one who has recorded what the real one said
+        await socket.send(old)
+        opened.set()
+        heard.extend([str(text) async for text in socket])
+
+    async with serve(pretend, "127.0.0.1", 0) as server:
+        joined = a_membership("demo", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with local_daemon(tmp_path / "demo", keys=KeyPair.generate(), joined=joined) as daemon:
+            await daemon.send("queue:work", "top secret", client_message_id="m1")
+            await asyncio.wait_for(opened.wait(), 30)
+            health = await daemon.until(lambda found: "not the broker" in found["link"])
+            assert not health["connected"]
+            assert heard == []
+            assert (await daemon.get("/v1/trace/m1"))["state"] == "queued"

@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from claudemesh.runtime.keys import KeyPair
-from tests.mesh import WITHIN_S, LocalDaemon, a_membership, local_daemon, local_mesh
+from tests.mesh import WITHIN_S, LocalDaemon, a_membership, a_welcome, local_daemon, local_mesh
 
 GOOD = {
     "client_message_id_dedupe": {
@@ -31,7 +31,8 @@ async def scripted_broker(offers: list[dict[str, Any]]) -> AsyncIterator[str]:
     """Stand in for a broker that takes every hello and then makes these offers, one a connection."""
 
     async def talk(socket: ServerConnection) -> None:
-        await socket.send(json.dumps({"type": "welcome", "nonce": "n", "server_time_ms": 0}))
+        assert socket.request is not None
+        await socket.send(a_welcome(socket.request.path))
         async for text in socket:
             frame = json.loads(text)
             if frame["type"] == "hello":

@@ -100,6 +100,7 @@ def _house(parts: Parts) -> House:
         clock=world.clock,
         observer=world.observer,
         mint=world.ids.ulid,
+        sign=parts.keys.sign,
         spawn=parts.spawn,
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -31,9 +32,11 @@ from claudemesh.kernel.errors import MeshError
 from claudemesh.runtime.observe import Observer
 from claudemesh.runtime.tokens import fresh_token
 from claudemesh.wire import frames
+from claudemesh.wire.signing import welcome_bytes
 
 CALLS_MAX: Final = 4  # under way at once on one connection
 ACK_IDS_MAX: Final = 16_384  # in one frame: far more than any window holds
+CHALLENGE_CHARS_MAX: Final = 128
 HELLO_CHARS_MAX: Final = 16 * 1024
 CLOSE_GRACE_S: Final = 10.0  # for a peer that reads slowly to hear why it is closed
 
@@ -73,6 +76,7 @@ class House:
     clock: Clock
     observer: Observer
     mint: Callable[[], str]
+    sign: Callable[[bytes], str]  # with the broker's key
     spawn: Callable[[Coroutine[Any, Any, None]], object]
 
 
@@ -101,15 +105,16 @@ class SocketApp:
     def __init__(self, house: House) -> None:
         self._house = house
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        await Connection(house=self._house, receive=receive, send=send).run()
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await Connection(self._house, _challenge(scope), receive, send).run()
 
 
 class Connection:
     identity: Identity
 
-    def __init__(self, house: House, receive: Receive, send: Send) -> None:
+    def __init__(self, house: House, challenge: str, receive: Receive, send: Send) -> None:
         self._house = house
+        self._challenge = challenge
         self._receive = receive
         self._send = send
         self._is_closed = False
@@ -157,7 +162,8 @@ class Connection:
         await self._receive()  # websocket.connect
         await self._send({"type": "websocket.accept"})
         nonce = fresh_token()
-        await self._write(frames.render(frames.Welcome(nonce, house.clock.wall_ms())))
+        signature = house.sign(welcome_bytes(self._challenge, nonce)) if self._challenge else ""
+        await self._write(frames.render(frames.Welcome(nonce, house.clock.wall_ms(), signature)))
         try:
             self.identity = await self._hear_hello(nonce)
             self._furnish(self.identity)
@@ -386,6 +392,12 @@ class Connection:
     async def _flush_acks(self) -> None:
         with suppress(MeshError):  # what could not be written down is delivered again
             await self._acks.flush()
+
+
+def _challenge(scope: Scope) -> str:
+    """Return what the caller wants signed, if it is something to sign."""
+    given = parse_qs(scope["query_string"].decode("latin-1")).get("challenge", [""])[0]
+    return given if len(given) <= CHALLENGE_CHARS_MAX and given.isascii() and given.isprintable() else ""
 
 
 def _first(ended: BaseExceptionGroup[Closing | Gone]) -> Closing | Gone:

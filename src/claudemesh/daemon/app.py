@@ -107,6 +107,7 @@ def _assemble(
     accepting = Accepting(outbox, receiving.directory, receiving.conditions, receiving, world)
     link = LinkSettings(
         broker_url=identity.joined.broker_url,
+        broker_key=identity.joined.broker_key,
         mesh_id=identity.joined.mesh_id,
         instance_id=identity.instance_id,
         ping_interval_s=settings.ping_interval_ms / 1000,

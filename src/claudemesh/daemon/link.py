@@ -27,10 +27,13 @@ from claudemesh.daemon.events import (
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DeadlineExceeded, DependencyError
 from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms
+from claudemesh.runtime.keys import verify
+from claudemesh.runtime.tokens import fresh_token
 from claudemesh.runtime.world import World
 from claudemesh.wire import frames, problem
 from claudemesh.wire.frames import DeliverItem, Outcome, ReceiptItem
 from claudemesh.wire.negotiation import OPTIONAL, REQUIRED, Agreed, NegotiationFailed, judge_offer
+from claudemesh.wire.signing import welcome_bytes
 
 HANDSHAKE_S: Final = 10.0
 ANSWER_S: Final = 30.0
@@ -46,6 +49,7 @@ _AT_THE_CAP: Final = frozenset({frames.CLOSE_ALREADY_CONNECTED})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
     broker_url: str
+    broker_key: str
     mesh_id: str
     instance_id: str
     ping_interval_s: float = 30.0
@@ -251,8 +255,9 @@ def _resolve(future: asyncio.Future[list[Outcome]] | None, outcomes: list[Outcom
 async def connect(settings: LinkSettings, credentials: Credentials, clock: Clock) -> tuple[Link, Agreed]:
     """Open the socket, prove who we are, agree on the terms; LinkClosed or NegotiationFailed if that fails."""
     # Between one ping and the moment its answer is overdue lies what is left of the threshold.
+    challenge = fresh_token()
     socket = await open_socket(
-        socket_url(settings.broker_url),
+        f"{socket_url(settings.broker_url)}?challenge={challenge}",
         compression=None,
         max_size=None,
         ping_interval=settings.ping_interval_s,
@@ -263,7 +268,8 @@ async def connect(settings: LinkSettings, credentials: Credentials, clock: Clock
     )
     try:
         async with asyncio.timeout(HANDSHAKE_S):
-            return await _shake_hands(socket, settings, credentials, clock)
+            nonce = await _meet(socket, settings, challenge)
+            return await _shake_hands(socket, nonce, settings, credentials, clock)
     except NegotiationFailed as refused:
         await socket.close(refused.close_code, refused.feature)
         raise
@@ -274,11 +280,18 @@ async def connect(settings: LinkSettings, credentials: Credentials, clock: Clock
         raise
 
 
-async def _shake_hands(
-    socket: ClientConnection, settings: LinkSettings, credentials: Credentials, clock: Clock
-) -> tuple[Link, Agreed]:
+async def _meet(socket: ClientConnection, settings: LinkSettings, challenge: str) -> str:
+    """Hear the broker out before anything is told: it must be the one that was joined. Return its nonce."""
     welcome = await _expect(socket, frames.Welcome)
-    hello = credentials.sign_hello(welcome.nonce, settings.mesh_id, settings.instance_id, clock.wall_ms())
+    if not verify(settings.broker_key, welcome_bytes(challenge, welcome.nonce), welcome.signature):
+        raise LinkClosed(frames.CLOSE_UNAUTHENTICATED, "this is not the broker that was joined")
+    return str(welcome.nonce)
+
+
+async def _shake_hands(
+    socket: ClientConnection, nonce: str, settings: LinkSettings, credentials: Credentials, clock: Clock
+) -> tuple[Link, Agreed]:
+    hello = credentials.sign_hello(nonce, settings.mesh_id, settings.instance_id, clock.wall_ms())
     await socket.send(frames.render(hello))
     # Not waiting for the hello's answer: one round trip less.
     await socket.send(frames.render(frames.FeatureNegotiationRequest([*REQUIRED], [*OPTIONAL])))

@@ -45,10 +45,15 @@ class Frame(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
 
 
 class Welcome(Frame, frozen=True, tag="welcome"):
-    """The broker speaks first: the nonce that the hello has to sign, so that no hello is good twice."""
+    """The broker speaks first: the nonce that the hello has to sign, so that no hello is good twice.
+
+    `signature` is the broker's, over the challenge that the daemon put into the address it opened (`?challenge=…`)
+    and over the nonce: whoever took the broker's place while it was away cannot make it.
+    """
 
     nonce: str
     server_time_ms: Number
+    signature: str = ""
 
 
 class Attestation(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,16 @@ from claudemesh.wire.frames import Attestation, Hello
 from claudemesh.wire.invite import CreateMesh, Invite, Redeem
 
 HELLO: Final = "claudemesh-hello-v1"
+WELCOME: Final = "claudemesh-welcome-v1"
 ATTESTATION: Final = "claudemesh-attestation-v1"
 MESH_CREATE: Final = "claudemesh-mesh-create-v1"
 INVITE: Final = "claudemesh-invite-v1"
 REDEEM: Final = "claudemesh-redeem-v1"
+
+
+def welcome_bytes(challenge: str, nonce: str) -> bytes:
+    """Return what the broker signs to show that it is the one that was joined."""
+    return _frame(WELCOME, challenge, nonce)
 
 
 def hello_bytes(nonce: str, hello: Hello) -> bytes:
