@@ -9,6 +9,7 @@ import pytest
 from claudemesh.cli.recover import recover_outbox
 from claudemesh.daemon import identity
 from claudemesh.daemon.settings import Config
+from claudemesh.daemon.stores.sqlite import salvage
 from claudemesh.daemon.terms import OutboxLimits
 from claudemesh.kernel.errors import AlreadyRunning, HostMismatch, MaxAgeAboveWindow, StoreCorrupt
 from claudemesh.runtime.clock import SystemClock
@@ -64,6 +65,24 @@ async def test_a_damaged_outbox_keeps_the_daemon_from_starting_and_names_the_way
         first = rows[0]["client_message_id"]
         assert (await daemon.send(BOB, "other", client_message_id=first)).status == 409, "its id is still used"
     assert await asyncio.to_thread(recover_outbox, state_dir, SystemClock()) is None
+
+
+@pytest.mark.req("D9")
+async def test_a_recovery_that_was_cut_is_finished_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state_dir, keys = tmp_path / "demo", KeyPair.generate()
+    async with local_daemon(state_dir, keys=keys) as daemon:
+        for number in range(50):
+            await daemon.send(BOB, "x" * 500, client_message_id=f"m{number}")
+    damage(state_dir / "outbox.db", begin=0.75)
+    with monkeypatch.context() as patched:
+        patched.setattr(salvage, "finish_salvage", lambda _: None)  # killed just before
+        saved = await asyncio.to_thread(recover_outbox, state_dir, SystemClock())
+    assert saved is not None
+    async with local_daemon(state_dir, keys=keys) as daemon:
+        assert (await daemon.get("/v1/health"))["queue_depth"] == saved.saved
+    assert saved.kept_at.exists()
 
 
 @pytest.mark.req("D9")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
-from claudemesh.daemon.stores.sqlite.salvage import Salvaged, salvage
+from claudemesh.daemon.stores.sqlite.salvage import Salvaged, finish_salvage, salvage
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import StoreCorrupt
 from claudemesh.runtime.home import InstanceLock
@@ -13,6 +13,7 @@ def recover_outbox(state_dir: Path, clock: Clock) -> Salvaged | None:
     """Recover the outbox of a daemon that does not run; None if it is sound."""
     with InstanceLock(state_dir / "pid"):
         path = state_dir / "outbox.db"
+        finish_salvage(path)
         if not path.exists():
             return None
         try:

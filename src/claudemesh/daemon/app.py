@@ -39,6 +39,7 @@ from claudemesh.daemon.settings import DaemonSettings, LiveConfig
 from claudemesh.daemon.stores.schemas import SCHEMA_VERSION
 from claudemesh.daemon.stores.sqlite.inbox import SqliteInboxStore
 from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
+from claudemesh.daemon.stores.sqlite.salvage import finish_salvage
 from claudemesh.daemon.sweep import sweep_for_ever
 from claudemesh.daemon.tracing import Tracing
 from claudemesh.kernel.errors import StoreCorrupt
@@ -166,6 +167,7 @@ def _open_files(state_dir: Path, world: World) -> tuple[SqliteOutboxStore, Sqlit
 
 
 def _open_outbox(path: Path) -> SqliteOutboxStore:
+    finish_salvage(path)
     try:
         return SqliteOutboxStore.open(path)
     except StoreCorrupt as error:

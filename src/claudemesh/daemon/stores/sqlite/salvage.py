@@ -4,7 +4,6 @@ An id that could not be read is no longer known: a retry of it would be taken fo
 is missing is told, and the old file is kept for whoever wants to look deeper.
 """
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import apsw
 
 from claudemesh.daemon.stores.sqlite.outbox import SCHEMA
 from claudemesh.kernel.errors import StoreCorrupt
-from claudemesh.runtime.home import sync_directory
+from claudemesh.runtime.home import read_private, sync_directory, write_private
 from claudemesh.storage.sqlite import Database
 
 COLUMNS: Final = (
@@ -28,6 +27,8 @@ COLUMNS: Final = (
 READ: Final = f"SELECT {COLUMNS} FROM outbox WHERE seq >= ?1 ORDER BY seq LIMIT 1"  # noqa: S608  our own names
 WRITE: Final = f"INSERT OR IGNORE INTO outbox ({COLUMNS}) VALUES ({', '.join('?' * 19)})"  # noqa: S608  as above
 _COMPANIONS: Final = ("", "-wal", "-shm")
+_FRESH: Final = ".recovering"  # the new file, until it is whole
+_MARK: Final = ".recovered"  # it is whole: where the damaged one goes
 STEP_MAX: Final = 1 << 20
 PAGE: Final = 500
 
@@ -50,21 +51,33 @@ def salvage(path: Path, stamp: str) -> Salvaged:
             f"nothing of {path} can be read. Put back a copy of it and of its -wal file, or move both away to "
             "begin with an empty outbox, which knows none of the old ids"
         )
-    # Built beside it and swapped in whole: a cut in between leaves the damaged file where it was, or both.
-    fresh = path.with_name(f"{path.name}.recovering")
+    fresh = path.with_name(path.name + _FRESH)
     for companion in _COMPANIONS:
         fresh.with_name(fresh.name + companion).unlink(missing_ok=True)
     with Database.open(fresh, SCHEMA) as database:
         for start in range(0, len(rows), PAGE):
             database.write_blocking(_insert, rows[start : start + PAGE])
     aside = path.with_name(f"{path.name}.corrupt-{stamp}")
-    for companion in ("-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + companion).rename(aside.with_name(aside.name + companion))
-    os.link(path, aside)
-    fresh.rename(path)
-    sync_directory(path.parent)
+    # From here on it is decided: a cut is taken up by the next start, which swaps what is not swapped yet.
+    write_private(path.with_name(path.name + _MARK), aside.name.encode())
+    finish_salvage(path)
     return Salvaged(len(rows), rows[-1][0] - len(rows), aside)
+
+
+def finish_salvage(path: Path) -> None:
+    """Put the new file into the damaged one's place, if that was decided; may be called again."""
+    mark, fresh = path.with_name(path.name + _MARK), path.with_name(path.name + _FRESH)
+    try:
+        aside = path.with_name(read_private(mark).decode())
+    except FileNotFoundError:
+        return
+    if fresh.exists():
+        for companion in _COMPANIONS:  # the old WAL too: it must never be read with the new file
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + companion).rename(aside.with_name(aside.name + companion))
+        fresh.rename(path)
+        sync_directory(path.parent)
+    mark.unlink()
 
 
 def _read_copy(path: Path) -> list[tuple[Any, ...]]:
