@@ -338,7 +338,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 file="daemon/service.py",
                 old=("            if not self._conditions.is_online:\n                raise\n"),
                 new="            raise\n",
-                test=f"{_ANSWERS}::test_a_name_that_joined_a_moment_ago_is_found_by_asking_once",
+                test=f"{_SENDER}::test_a_name_that_the_directory_has_not_is_asked_for_once",
             ),
             Fault(
                 what="A retry is judged by whom the name means now.",
@@ -674,16 +674,10 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 test=f"{_IPC}::test_attack_11_another_user_is_cut_off_before_a_word_is_read",
             ),
             Fault(
-                what="The log tells what was asked for, word for word.",
-                file="asgi/routes.py",
-                old=(
-                    '            path = entry.route.path if entry else ""\n'
-                    '            self._observer.publish(RequestFailed(scope["method"], path,'
-                ),
-                new=(
-                    '            path = scope["path"] + scope["query_string"].decode()\n'
-                    '            self._observer.publish(RequestFailed(scope["method"], path,'
-                ),
+                what="The alarm about a token in an address repeats it.",
+                file="asgi/guard.py",
+                old="TokenExposed(peer, is_ours)",
+                new='TokenExposed(scope["query_string"].decode(), is_ours)',
                 test=f"{_IPC}::test_tokens_never_reach_a_log",
             ),
         ),
@@ -721,13 +715,6 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old="None if ephemeral_ttl_ms is None else KeyPair.generate()",
                 new="None",
                 test=f"{_LIFE}::test_an_ephemeral_daemon_sends_as_its_member_and_leaves_its_inbox_alone",
-            ),
-            Fault(
-                what="An ephemeral daemon never ends by itself.",
-                file="daemon/app.py",
-                old="asyncio.timeout(None if ttl_ms is None else ttl_ms / 1000)",
-                new="asyncio.timeout(None)",
-                test=f"{_LIFE}::test_an_ephemeral_daemon_ends_by_itself_after_its_time",
             ),
         ),
     ),
@@ -851,10 +838,11 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="The size is judged before the id is looked up.",
                 file="broker/service.py",
-                old=("        if stands is not None:\n            return judge_standing"),
+                old="        stands = standing.get(message.client_message_id)\n",
                 new=(
-                    "        if stands is not None and judge_size(message, self._settings.inline_bytes) is None:\n"
-                    "            return judge_standing"
+                    "        stands = standing.get(message.client_message_id)\n"
+                    "        if (too_large := judge_size(message, self._settings.inline_bytes)) is not None:\n"
+                    "            return too_large\n"
                 ),
                 test=f"{_BROKER}::test_a_retry_is_answered_by_what_was_accepted_before_anything_could_refuse_it",
             ),
@@ -1067,8 +1055,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A consumer that does not acknowledge is sent all there is.",
                 file="broker/deliver.py",
-                old="or room <= 0 or room_bytes <= 0:",
-                new="or room_bytes <= 0:",
+                old="= WINDOW_COUNT - len(self._window),",
+                new="= WINDOW_COUNT,",
                 test=f"{_BROKER}::test_whoever_comes_back_gets_pages_and_no_more_than_a_window_before_it_acknowledges",
             ),
             Fault(

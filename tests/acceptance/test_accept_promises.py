@@ -166,13 +166,12 @@ async def test_files_of_a_newer_program_keep_the_daemon_from_starting_and_stay_a
 async def test_members_of_a_mesh_may_use_the_same_ids_and_have_budgets_of_their_own(tmp_path: Path) -> None:
     limits = Limits(sends_per_window=2, window_s=3600)
     async with local_mesh(tmp_path, "alice", "bob", "carol", limits=limits) as (_, alice, bob, carol):
+        sent = []
         for sender in (alice, carol):
-            for number in (1, 2):
-                body = f"{sender.keys.pubkey} {number}"
-                assert (await sender.send("bob", body, client_message_id=f"build-{number}")).status == 202
-        got = await bob.receives(4)
-        expected = [f"{sender.keys.pubkey} {number}" for sender in (alice, carol) for number in (1, 2)]
-        assert sorted(message["body"] for message in got) == sorted(expected)
+            for key in ("build-42", sender.keys.pubkey):
+                sent.append(f"{key} of {sender.keys.pubkey}")
+                assert (await sender.send("bob", sent[-1], client_message_id=key)).status == 202
+        assert sorted(message["body"] for message in await bob.receives(4)) == sorted(sent)
 
 
 @pytest.mark.req("O2")

@@ -43,6 +43,8 @@ class ScriptedBroker:
     url: str = ""
     accepted: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     asked: list[str] = field(default_factory=list)
+    members: list[Item] = field(default_factory=list)
+    looks: int = 0  # into the directory
     held: asyncio.Event | None = None  # no answer before it is set
     answering: list["asyncio.Task[None]"] = field(default_factory=list)
 
@@ -56,7 +58,8 @@ class ScriptedBroker:
             elif frame["type"] == "feature_negotiation_request":
                 await socket.send(json.dumps({"type": "feature_negotiation_response", "supported": OFFER}))
             elif frame["type"] == "call":
-                result = {"members": [], "items": [], "upto_history_id": None}
+                self.looks += frame["op"] == "directory"
+                result = {"members": self.members, "items": [], "upto_history_id": None}
                 await socket.send(json.dumps({"type": "reply", "n": frame["n"], "result": result}))
             elif frame["type"] == "send":
                 self.asked += [item["client_message_id"] for item in frame["items"]]
@@ -109,6 +112,18 @@ async def row(daemon: LocalDaemon, key: str) -> dict[str, Any]:
     )
     settled: dict[str, Any] = found["row"]
     return settled
+
+
+@pytest.mark.req("D2")
+async def test_a_name_that_the_directory_has_not_is_asked_for_once(tmp_path: Path) -> None:
+    async with sending(tmp_path, lambda _: TAKEN) as (broker, daemon):
+        await daemon.until(lambda _: broker.looks == 1)
+        assert (await daemon.send("bob", "x", client_message_id="m1")).status == 404
+        assert broker.looks == 2
+        broker.members = [{"member_id": "1", "name": "bob", "pubkey": "b" * 64, "role": "member"}]
+        assert (await daemon.send("bob", "x", client_message_id="m1")).status == 202
+        assert (await daemon.send("bob", "x", client_message_id="m2")).status == 202
+        assert broker.looks == 3
 
 
 @pytest.mark.req("D7")

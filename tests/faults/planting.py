@@ -15,7 +15,7 @@ from tests.faults.children import ROOT, run_pytest
 from tests.requirements import Fault
 
 _LIMIT_S = 240  # more than the longest single test may take by its own timeout
-_PATIENCE = 0.25  # of that of a test which has nothing to fear: what it waits for may never come
+_PATIENCE = 0.15  # of that of a test which has nothing to fear: what it waits for may never come
 
 
 class BrokenFaultError(Exception):

@@ -183,7 +183,7 @@ class InboxStore(Protocol):
         """Store what was delivered before, telling nobody; without `upto` it was the last of it."""
 
     async def page(self, wanted: InboxFilter, after_seq: int, limit: int) -> list[InboxMessage]:
-        """Return messages after an event number, oldest first."""
+        """Return messages after an event number, oldest first: at most so many, or as large as a page may be."""
 
     async def find(self, broker_message_id: str) -> InboxMessage | None: ...
 

@@ -105,3 +105,10 @@ async def test_what_was_stored_comes_back_as_it_was(inbox: SqliteInboxStore) -> 
     assert await inbox.page(InboxFilter(sender="alice"), 0, 10) == [stored]
     assert await inbox.page(InboxFilter(sender="mallory"), 0, 10) == []
     assert stored.meta == {"n": 1.5}
+
+
+async def test_a_page_of_large_messages_ends_before_it_is_too_large_to_hold(inbox: SqliteInboxStore) -> None:
+    await inbox.receive([item(f"m{n}", body="x" * 3_000_000) for n in range(5)], 10)
+    assert len(await inbox.page(InboxFilter(), 0, 100)) == 3
+    assert len(await inbox.page(InboxFilter(), 3, 100)) == 2
+    assert len(await inbox.events(0, 100)) == 3

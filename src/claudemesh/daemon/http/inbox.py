@@ -155,7 +155,8 @@ async def _page(inbox: InboxStore, wanted: InboxFilter, limit: int, cursor: str 
     size = min(limit, LIMIT_MAX)
     found = await inbox.page(wanted, after, size + 1)
     shown = [shown_message(message, bounds.epoch) for message in found[:size]]
-    return InboxPage(shown, shown[-1].cursor if len(found) > size else None)
+    has_more = len(found) > size or bool(found and await inbox.page(wanted, found[-1].seq, 1))
+    return InboxPage(shown, shown[-1].cursor if has_more else None)
 
 
 def shown_message(message: InboxMessage, epoch: str) -> ShownMessage:

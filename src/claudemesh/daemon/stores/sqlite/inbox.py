@@ -1,10 +1,10 @@
 """inbox.db: what reached this member, each message once, in the order it came."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import apsw
 import orjson
@@ -18,10 +18,14 @@ from claudemesh.wire.frames import DeliverItem
 
 _HERE: Final = files("claudemesh.daemon.stores.sqlite")
 _SQL: Final = load_queries(_HERE / "inbox.sql")
+PAGE_BYTES: Final = 8 * 1024 * 1024  # of bodies; a page ends with the message that reaches it
 SWEPT_UPTO: Final = "swept_upto"  # no event up to this one is sure to be there
 RESTORING: Final = "restoring"  # up to which history id, while it is not over
 
 SCHEMA: Final = Schema(0x636D6962, load_migrations(_HERE / "migrations" / "inbox"))  # "cmib"
+
+
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,11 @@ class SqliteInboxStore:
 
     async def events(self, after_seq: int, limit: int) -> list[TimelineEntry]:
         def query(connection: apsw.Connection) -> list[TimelineEntry]:
-            return [_entry(row) for row in connection.execute(_SQL["events"], (after_seq, limit)).fetchall()]
+            return _up_to_bytes(
+                connection.execute(_SQL["events"], (after_seq, limit)),
+                _entry,
+                lambda entry: 0 if entry.message is None else len(entry.message.body),
+            )
 
         return await self._database.read(query)
 
@@ -254,7 +262,22 @@ def _page(connection: apsw.Connection, wanted: InboxFilter, after_seq: int, limi
         "words": None if wanted.words is None else _match_all(wanted.words),
     }
     name = "page" if wanted.words is None else "search"
-    return [_message(row) for row in connection.execute(_SQL[name], bindings).fetchall()]
+    return _up_to_bytes(connection.execute(_SQL[name], bindings), _message, lambda message: len(message.body))
+
+
+def _up_to_bytes(
+    cursor: apsw.Cursor, parse: Callable[[Sequence[Any]], Parsed], size: Callable[[Parsed], int]
+) -> list[Parsed]:
+    """Read rows until they are a page's worth of bytes: at least one, if there is any."""
+    found: list[Parsed] = []
+    left = PAGE_BYTES
+    for row in cursor:
+        found.append(parse(row))
+        left -= size(found[-1])
+        if left <= 0:
+            break
+    cursor.close(force=True)  # a query that was not read to its end would hold back the WAL
+    return found
 
 
 def _match_all(words: str) -> str:
