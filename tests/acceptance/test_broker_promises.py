@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from claudemesh.broker import deliver
+from claudemesh.broker import deliver, policy
 from claudemesh.broker.app import check, sweep
 from claudemesh.broker.settings import BrokerSettings, Limits
 from claudemesh.kernel.fingerprint import Kind, SendRequest, fingerprint_send
@@ -237,6 +237,44 @@ async def test_whoever_comes_back_gets_pages_and_no_more_than_a_window_before_it
                 while len(got) < min(last, 200):
                     got += [one.client_message_id for one in (await b.expect(frames.Deliver)).items]
             assert got == [f"{number}" for number in range(200)]
+
+
+@pytest.mark.req("Q1")
+async def test_only_a_consumer_that_lives_and_does_not_acknowledge_loses_a_message_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (policy, deliver):
+        monkeypatch.setattr(module, "ATTEMPT_AFTER_MS", 20)
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running, name="alice")
+        bob = await join(alice, "bob")
+        async with alice.connected() as a, bob.connected() as b:
+            await a.send(dm("poison", bob))
+            await b.deliveries(1)
+            await asyncio.sleep(0.1)  # it is silent, as one that is away: nothing counts
+            assert "attempts" not in await recipient(a, "poison")
+            await b.call("deliver.pause", paused=True)
+            for _ in range(20):
+                await b.call("ping")  # it lives, and has no room
+                await asyncio.sleep(0.01)
+            assert "attempts" not in await recipient(a, "poison")
+            monkeypatch.setattr(deliver, "RECHECK_MS", 10)
+            await b.call("deliver.pause", paused=False)
+            async with asyncio.timeout(BOUND_S):
+                while await state(a, "poison") != "dead":
+                    await b.call("ping")
+            dead = await recipient(a, "poison")
+            assert (dead["attempts"], dead["dead_reason"]) == (10, "attempts_exhausted")
+            await a.send(dm("next", bob))
+            got: list[str] = []
+            while "next" not in got:
+                got += [one.client_message_id for one in (await b.expect(frames.Deliver)).items]
+
+
+async def recipient(wire: Wire, client_message_id: str) -> dict[str, Any]:
+    [found] = (await wire.call("receipts", ids=[client_message_id]))["items"]
+    only: dict[str, Any] = found["recipients"][0]
+    return only
 
 
 async def passed(wire: Wire) -> list[frames.Deliver]:

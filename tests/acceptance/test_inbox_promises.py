@@ -52,14 +52,14 @@ async def test_what_is_delivered_again_is_stored_once_and_told_once(tmp_path: Pa
         assert next(cuts, None) is None, "nothing was cut"
 
 
-@pytest.mark.req("Q2")
+@pytest.mark.req("Q2", "Q7")
 async def test_an_id_is_known_longer_than_its_message_is_kept(tmp_path: Path) -> None:
     async with local_broker(tmp_path) as broker:
         here, there = await broker.enrol("alice", "bob")
         async with rejoin(here) as alice, rejoin(there) as bob:
             await alice.until(lambda health: health["connected"])
             await alice.send("bob", "old", client_message_id="m1")
-            await bob.receives(1)
+            (old,) = await bob.receives(1)
             await alice.until(lambda found: found["state"] == "delivered", "/v1/trace/m1")
         await broker.stop()
         days = 31 * 86_400_000
@@ -75,7 +75,17 @@ async def test_an_id_is_known_longer_than_its_message_is_kept(tmp_path: Path) ->
         async with rejoin(here) as alice, rejoin(there) as bob:
             await alice.until(lambda found: found["state"] == "delivered", "/v1/trace/m1")
             await alice.send("bob", "new")
-            assert [message["body"] for message in await bob.receives(1)] == ["new"]
+            (new,) = await bob.receives(1)
+            assert new["body"] == "new"
+            # Whoever was further back than that has missed something, and is told so wherever it asks.
+            before = old["cursor"].partition(".")[0] + ".0"
+            for answer in (
+                await bob.request("GET", f"/v1/inbox?cursor={before}"),
+                await bob.request("GET", "/v1/events", headers={"last-event-id": before}),
+                await bob.post("/v1/inbox/read", {"upto": before}),
+            ):
+                assert (answer.status, answer.body["code"]) == (410, "cursor_expired")
+            assert (await bob.request("GET", f"/v1/inbox?cursor={new['cursor']}")).status == 200
 
 
 @pytest.mark.req("D9")

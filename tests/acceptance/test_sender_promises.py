@@ -40,7 +40,7 @@ class ScriptedBroker:
     """Takes every hello, and answers each message as `judge` says; None is a connection that ends instead."""
 
     judge: Callable[[Item], Item | None]
-    url: str = ""
+    offer: dict[str, Any]
     accepted: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     asked: list[str] = field(default_factory=list)
     members: list[Item] = field(default_factory=list)
@@ -56,7 +56,7 @@ class ScriptedBroker:
             if frame["type"] == "hello":
                 await socket.send(json.dumps({"type": "hello_ack", **ACK}))
             elif frame["type"] == "feature_negotiation_request":
-                await socket.send(json.dumps({"type": "feature_negotiation_response", "supported": OFFER}))
+                await socket.send(json.dumps({"type": "feature_negotiation_response", "supported": self.offer}))
             elif frame["type"] == "call":
                 self.looks += frame["op"] == "directory"
                 result = {"members": self.members, "items": [], "upto_history_id": None}
@@ -88,9 +88,9 @@ class ScriptedBroker:
 
 @asynccontextmanager
 async def sending(
-    folder: Path, judge: Callable[[Item], Item | None]
+    folder: Path, judge: Callable[[Item], Item | None], offer: dict[str, Any] | None = None
 ) -> AsyncIterator[tuple[ScriptedBroker, LocalDaemon]]:
-    broker = ScriptedBroker(judge)
+    broker = ScriptedBroker(judge, OFFER if offer is None else offer)
     async with serve(broker.talk, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         joined = a_membership("demo", url)
@@ -112,6 +112,27 @@ async def row(daemon: LocalDaemon, key: str) -> dict[str, Any]:
     )
     settled: dict[str, Any] = found["row"]
     return settled
+
+
+@pytest.mark.req("N2")
+@pytest.mark.parametrize(
+    ("feature", "params"),
+    [
+        ("concurrent_connection_policy", {"version": 1, "default_policy": "prefer_loudest"}),
+        ("max_payload", {"inline_bytes": 100, "blob_bytes": 4096}),
+        ("max_payload", {"inline_bytes": 600_000, "blob_bytes": "large"}),
+        ("key_epoch", {"max_concurrent_epochs": 0}),
+    ],
+)
+async def test_a_bad_optional_parameter_is_told_and_the_daemons_own_default_holds(
+    tmp_path: Path, feature: str, params: dict[str, Any]
+) -> None:
+    async with sending(tmp_path, lambda _: TAKEN, OFFER | {feature: {"params": params}}) as (_, daemon):
+        assert (await daemon.send("queue:q", "x" * 524_288, client_message_id="m1")).status == 202
+        limit = 600_000 if params.get("inline_bytes") == 600_000 else 524_288
+        assert (await daemon.send("queue:q", "x" * (limit + 1), client_message_id="m2")).status == 413
+        warned = [line for line in (daemon.state_dir / "daemon.log").read_text().splitlines() if feature in line]
+        assert len(warned) == 1
 
 
 @pytest.mark.req("D2")
