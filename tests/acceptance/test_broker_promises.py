@@ -210,7 +210,7 @@ def _small_pages(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return
 
 
-@pytest.mark.req("Q4", "Q5")
+@pytest.mark.req("Q1", "Q4", "Q5")
 @pytest.mark.usefixtures("_small_pages")
 async def test_whoever_comes_back_gets_pages_and_no_more_than_a_window_before_it_acknowledges(
     tmp_path: Path,

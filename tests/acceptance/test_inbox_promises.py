@@ -52,6 +52,24 @@ async def test_what_is_delivered_again_is_stored_once_and_told_once(tmp_path: Pa
         assert next(cuts, None) is None, "nothing was cut"
 
 
+@pytest.mark.req("Q1")
+async def test_what_the_inbox_could_not_store_is_not_acknowledged_and_comes_again(tmp_path: Path) -> None:
+    async with local_mesh(tmp_path, "alice", "bob") as (_, alice, bob):
+        cuts = iter([RuntimeError("the daemon fails before the inbox has it")])
+
+        def cut() -> None:
+            for error in cuts:
+                raise error
+
+        points.arm("daemon.before_inbox", cut)
+        try:
+            await alice.send("bob", "kept", client_message_id="m1")
+            assert [message["body"] for message in await bob.receives(1)] == ["kept"]
+        finally:
+            points.disarm_all()
+        assert next(cuts, None) is None, "nothing was cut"
+
+
 @pytest.mark.req("Q2", "Q7")
 async def test_an_id_is_known_longer_than_its_message_is_kept(tmp_path: Path) -> None:
     async with local_broker(tmp_path) as broker:

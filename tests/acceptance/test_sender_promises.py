@@ -16,6 +16,7 @@ from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.ids import UlidSource
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.world import World
+from claudemesh.wire.instants import parse_instant
 from tests.mesh import LocalDaemon, a_membership, a_welcome, local_daemon
 
 OFFER = {
@@ -158,6 +159,22 @@ async def test_an_answer_that_is_not_final_is_tried_again_under_the_same_id(
         settled = await row(daemon, "m1")
         assert (settled["status"], settled["attempts"], settled["last_error"]) == ("done", 1, None)
         assert broker.asked == ["m1", "m1"]
+
+
+@pytest.mark.req("D7", "F5")
+@pytest.mark.parametrize("rolled", [0.0, 0.9])
+async def test_a_row_that_is_told_when_to_come_back_waits_that_long_and_a_jitter_on_top(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rolled: float
+) -> None:
+    clock = SystemClock()
+    monkeypatch.setattr("tests.mesh.real_world", lambda: World(clock, UlidSource(clock), lambda: rolled))
+    answer = {"status": 429, "code": "rate_limited", "retry_after_ms": 60_000}
+    async with sending(tmp_path, lambda _: answer) as (_, daemon):
+        before_ms = clock.wall_ms()
+        await daemon.send("queue:q", "x", client_message_id="m1")
+        found = await daemon.until(lambda inspected: inspected["row"]["attempts"] == 1, "/v1/outbox/m1")
+        wait_ms = 60_000 + int(500 * rolled)
+        assert before_ms + wait_ms <= parse_instant(found["row"]["next_attempt_at"]) <= clock.wall_ms() + wait_ms
 
 
 @pytest.mark.req("D7")
