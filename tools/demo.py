@@ -6,6 +6,7 @@ thing that is not as it should be.
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -103,7 +104,10 @@ def set_up(alice: Peer, bob: Peer, broker: Broker) -> None:
 
 def kill_daemon(peer: Peer) -> int:
     pid = int((Path(peer.environment["CLAUDEMESH_HOME"]) / "daemon" / "demo" / "pid").read_text())
+    handle = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
+    select.select([handle], [], [], 30)  # until it is gone, and with it its lock
+    os.close(handle)
     return pid
 
 

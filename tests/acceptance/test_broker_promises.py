@@ -296,6 +296,34 @@ async def test_a_member_who_was_revoked_is_told_so_and_sends_nothing_more(tmp_pa
         assert await refused(wire, back(bob, again).hello(wire.nonce)) == (4401, "revoked")
 
 
+@pytest.mark.req("P10")
+async def test_nobody_vouches_for_a_session_but_its_member(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running)
+        session, thief = KeyPair.generate(), KeyPair.generate()
+        for forger in (session, thief):
+            async with opened(running) as wire:
+                word = attest(forger, session, parent_member_pubkey=alice.keys.pubkey)
+                hello = session_hello(alice, session, wire.nonce, word)
+                assert await refused(wire, hello) == (4401, "bad_attestation")
+
+
+@pytest.mark.req("Q1", "N4")
+async def test_of_two_daemons_of_a_member_the_newer_one_gets_its_messages(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running)
+    in_file(tmp_path / "broker.db", "UPDATE mesh SET policy = 'allow_concurrent'")
+    async with broker(tmp_path) as again:
+        at_home = back(alice, again)
+        async with at_home.connected() as older, at_home.connected(instance_id="another") as newer:
+            await older.send(*(dm(f"{number}", alice) for number in range(5)))
+            got = await newer.deliveries(5)
+            assert [one.client_message_id for one in got] == [f"{number}" for number in range(5)]
+            for _ in range(20):
+                await older.call("ping")
+            assert await passed(older) == []
+
+
 # --- retention -----------------------------------------------------------------------------------------------
 
 

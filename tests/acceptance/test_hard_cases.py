@@ -148,3 +148,43 @@ async def test_whoever_took_the_brokers_place_is_told_nothing(tmp_path: Path) ->
             assert not health["connected"]
             assert heard == []
             assert (await daemon.get("/v1/trace/m1"))["state"] == "queued"
+
+
+@pytest.mark.req("Q1")
+async def test_a_delivery_that_comes_before_the_terms_are_agreed_is_stored_and_acknowledged(tmp_path: Path) -> None:
+    acked: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+    item = {
+        "history_id": 7,
+        "broker_message_id": "B7",
+        "client_message_id": "m7",
+        "sender_id": "S",
+        "sender_pubkey": "a" * 64,
+        "sender_name": "ann",
+        "kind": "dm",
+        "ref": "b" * 64,
+        "body": "early",
+        "accepted_at": 1,
+    }
+
+    async def talk(socket: ServerConnection) -> None:
+        assert socket.request is not None
+        await socket.send(a_welcome(socket.request.path))
+        async for text in socket:
+            frame = json.loads(text)
+            if frame["type"] == "hello":
+                ack = {"presenceId": "p", "memberId": "m", "meshSlug": "d", "leaseTtlMs": 1, "brokerVersion": "x"}
+                await socket.send(json.dumps({"type": "hello_ack", **ack}))
+                await socket.send(json.dumps({"type": "deliver", "items": [item]}))
+            elif frame["type"] == "feature_negotiation_request":
+                await socket.send(json.dumps({"type": "feature_negotiation_response", "supported": GOOD}))
+            elif frame["type"] == "ack":
+                acked.set_result(frame["ids"])
+            else:
+                answer: dict[str, Any] = {"members": [], "items": [], "upto_history_id": None}
+                await socket.send(json.dumps({"type": "reply", "n": frame["n"], "result": answer}))
+
+    async with serve(talk, "127.0.0.1", 0) as server:
+        joined = a_membership("demo", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with local_daemon(tmp_path / "demo", keys=KeyPair.generate(), joined=joined) as daemon:
+            assert await asyncio.wait_for(acked, 30) == [7]
+            assert [message["body"] for message in await daemon.inbox()] == ["early"]

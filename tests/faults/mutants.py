@@ -228,13 +228,6 @@ MUTANTS: tuple[Fault, ...] = (
         test=f"{_FILE}::test_a_setting_that_did_not_take_refuses_to_start",
     ),
     Fault(
-        what="Programs that start at once are left to SQLite, which does not wait on the change to WAL.",
-        file="storage/sqlite/file.py",
-        old="fcntl.LOCK_EX | fcntl.LOCK_NB",
-        new="fcntl.LOCK_SH | fcntl.LOCK_NB",
-        test=f"{_FILE}::test_programs_that_start_at_once_migrate_once",
-    ),
-    Fault(
         what="A WAL whose file is gone is overwritten.",
         file="storage/sqlite/file.py",
         old="    if _size(path) == 0 and _size(wal) > WAL_HEADER_BYTES:\n",

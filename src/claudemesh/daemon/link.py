@@ -104,8 +104,12 @@ def socket_url(broker_url: str) -> str:
 class Link:
     """A connection after its handshake, until it ends."""
 
-    def __init__(self, socket: ClientConnection, ack: frames.HelloAck) -> None:
+    def __init__(
+        self, socket: ClientConnection, ack: frames.HelloAck, early: Sequence[frames.FromBroker] = ()
+    ) -> None:
+        """Take over the socket, with what the broker said besides while hands were shaken."""
         self._socket = socket
+        self._early = early
         self.hello_ack = ack
         self._n = 0
         self._results: dict[int, asyncio.Future[list[Outcome]]] = {}
@@ -142,8 +146,10 @@ class Link:
         storing = asyncio.get_running_loop().create_task(self._store(receiver))
         storing.add_done_callback(lambda _: self.abort())  # unread is better than unstored
         try:
+            for frame in self._early:
+                await self._take_in(frame, receiver)
             while True:
-                await self._take_in(await self._socket.recv(), receiver)
+                await self._take_in(frames.parse_from_broker(await self._socket.recv()), receiver)
         except ConnectionClosed as closed:
             if storing.done() and not storing.cancelled() and (failed := storing.exception()):
                 raise NotStored(repr(failed)) from failed
@@ -157,8 +163,7 @@ class Link:
         """End it at once; whoever runs it is told."""
         self._socket.transport.abort()
 
-    async def _take_in(self, text: str | bytes, receiver: Receiver) -> None:
-        frame = frames.parse_from_broker(text)
+    async def _take_in(self, frame: frames.FromBroker, receiver: Receiver) -> None:
         match frame:
             case frames.SendResult():
                 _resolve(self._results.pop(frame.n, None), frame.outcomes)
@@ -282,7 +287,7 @@ async def connect(settings: LinkSettings, credentials: Credentials, clock: Clock
 
 async def _meet(socket: ClientConnection, settings: LinkSettings, challenge: str) -> str:
     """Hear the broker out before anything is told: it must be the one that was joined. Return its nonce."""
-    welcome = await _expect(socket, frames.Welcome)
+    welcome = await _expect(socket, frames.Welcome, [])
     if not verify(settings.broker_key, welcome_bytes(challenge, welcome.nonce), welcome.signature):
         raise LinkClosed(frames.CLOSE_UNAUTHENTICATED, "this is not the broker that was joined")
     return str(welcome.nonce)
@@ -295,18 +300,21 @@ async def _shake_hands(
     await socket.send(frames.render(hello))
     # Not waiting for the hello's answer: one round trip less.
     await socket.send(frames.render(frames.FeatureNegotiationRequest([*REQUIRED], [*OPTIONAL])))
-    ack = await _expect(socket, frames.HelloAck)
-    offer = await _expect(socket, frames.FeatureNegotiationResponse)
-    return Link(socket, ack), judge_offer(offer.supported, offer.missing_required)
+    early: list[frames.FromBroker] = []
+    ack = await _expect(socket, frames.HelloAck, early)
+    offer = await _expect(socket, frames.FeatureNegotiationResponse, early)
+    return Link(socket, ack, early), judge_offer(offer.supported, offer.missing_required)
 
 
-async def _expect(socket: ClientConnection, kind: type[Any]) -> Any:  # noqa: ANN401  an instance of `kind`
+async def _expect(socket: ClientConnection, kind: type[Any], early: list[frames.FromBroker]) -> Any:  # noqa: ANN401
+    """Return the next frame of a kind; what comes before it is kept: a delivery may well be the quicker."""
     while True:
         frame = frames.parse_from_broker(await socket.recv())
         if isinstance(frame, kind):
             return frame
         if isinstance(frame, frames.Error):
             raise LinkClosed(frame.close_code, frame.code)
+        early.append(frame)
 
 
 # --- again and again ---------------------------------------------------------------------------------

@@ -63,6 +63,7 @@ class Receiving:
         self._unfinished = Unfinished(world.observer)
         self.directory = Directory()
         self.conditions = Conditions()
+        self.is_ready = False  # connected, and up to date on who is in the mesh
         self.terms = Terms()
         self.drain = Drain(outbox, world, self.max_age_ms)
 
@@ -128,11 +129,13 @@ class Receiving:
             await self._restore(link)
         await self._outbox.remember(daemon_terms.REMEMBERED_AS, daemon_terms.render(terms))
         await self.refresh_directory()
+        self.is_ready = True
         await self._unfinished.ask(link)
 
     async def disconnected(self) -> None:
         self._link = None
         self._online.clear()
+        self.is_ready = False
         self.conditions.is_online = False
         self.drain.disconnected()
 

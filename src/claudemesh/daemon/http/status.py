@@ -61,7 +61,7 @@ def status_routes(parts: Parts) -> list[Route]:
         uptime_ms = parts.world.clock.monotonic_ms() - parts.started_ms
         return json_response(
             Health(
-                connected=link is not None,
+                connected=parts.receiving.is_ready,
                 link=connector.status,
                 lag_ms=await parts.receiving.lag_ms(),
                 queue_depth=counts[OutboxState.PENDING],
