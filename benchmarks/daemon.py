@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from benchmarks.engine import measure_sync
-from benchmarks.load import BATCH, Load, Task
+from benchmarks.load import BATCH, Kind, Load, Task
 from benchmarks.members import (
     depth_of,
     enrol_members,
@@ -32,11 +32,8 @@ def fresh_run() -> str:
     return uuid4().hex[:12]
 
 
-def ask(sock: str, requests: int, *, kind: str = "send", connections: int = SEVERAL, to: str = "b" * 64) -> Load:
-    found = Task(sock=sock, kind="send", run=fresh_run(), requests=requests, connections=connections, to=to)
-    if kind == "batch":
-        found.kind = "batch"
-    return load(found)
+def ask(sock: str, requests: int, *, kind: Kind = "send", connections: int = SEVERAL, to: str = "b" * 64) -> Load:
+    return load(Task(sock=sock, kind=kind, run=fresh_run(), requests=requests, connections=connections, to=to))
 
 
 def measure_echoes(scale: float) -> Figures:
@@ -73,7 +70,9 @@ def measure_idle(scale: float) -> Figures:
         }
 
 
-def ask_counting(one: Node, requests: int, *, kind: str = "send", connections: int = SEVERAL) -> tuple[Load, float]:
+def ask_counting(
+    one: Node, requests: int, *, kind: Kind = "send", connections: int = SEVERAL
+) -> tuple[Load, float]:
     """Return the load and how many flushes a request took."""
     before = one.flushes()
     found = ask(one.where, requests, kind=kind, connections=connections)

@@ -23,9 +23,12 @@ WARM_UP = 0.05  # of the requests, before the clock starts
 BATCH = 100
 
 
+Kind = Literal["send", "batch", "xadd"]
+
+
 class Task(msgspec.Struct, kw_only=True):
     sock: str
-    kind: Literal["send", "batch", "xadd"]
+    kind: Kind
     run: str  # of which the ids are made
     requests: int
     connections: int = 64

@@ -1,6 +1,6 @@
 """NATS JetStream as its users run it when a power cut must not take anything back: a flush before every ack.
 
-The publishers and the consumers are one process with `nats-py`, as STACK's own measurements were.
+The publishers and the consumers are one process with `nats-py`, its own client.
 """
 
 import asyncio

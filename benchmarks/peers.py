@@ -107,6 +107,7 @@ def run(scale: float) -> None:
     )
     say(found)
     say_ratio("daemon send x64 / Redis Streams x64", found.ratio("send", "redis"), at_least=(1.2, 2))
+    say_ratio("daemon send x64 / Redis Streams x64 on uvloop", found.ratio("send", "redis_uvloop"))
     say_ratio("daemon send x1 / Redis Streams x1", found.ratio("send_1", "redis_1"), at_least=(0.55, 0.9))
     say_ratio("through our SDK x64 / Redis Streams x64, both on uvloop", found.ratio("sdk", "redis_uvloop"))
     say_ratio("daemon send x64 / Redis Streams x64 by the same load", found.ratio("send", "redis_by_load"))
