@@ -1053,13 +1053,6 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         "proven",
         faults=(
             Fault(
-                what="A consumer that does not acknowledge is sent all there is.",
-                file="broker/deliver.py",
-                old="= WINDOW_COUNT - len(self._window),",
-                new="= WINDOW_COUNT,",
-                test=f"{_BROKER}::test_whoever_comes_back_gets_pages_and_no_more_than_a_window_before_it_acknowledges",
-            ),
-            Fault(
                 what="A consumer that does not read is waited for without end.",
                 file="broker/ws.py",
                 old="async with asyncio.timeout(self._house.settings.slow_consumer_s):",
