@@ -153,8 +153,8 @@ class Connection:
             pass
         except Closing as closing:
             await self._end(closing)
-        except Exception:
-            await self._end(Closing(CLOSE_INTERNAL, "internal_error"))
+        except Exception as error:
+            await self._end(_closing_within(error) or Closing(CLOSE_INTERNAL, "internal_error"))
             raise
 
     async def _open(self) -> None:
@@ -398,6 +398,13 @@ def _challenge(scope: Scope) -> str:
     """Return what the caller wants signed, if it is something to sign."""
     given = parse_qs(scope["query_string"].decode("latin-1")).get("challenge", [""])[0]
     return given if len(given) <= CHALLENGE_CHARS_MAX and given.isascii() and given.isprintable() else ""
+
+
+def _closing_within(error: BaseException) -> Closing | None:
+    """Return what we had decided ourselves, if something else went wrong beside it."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for one in error.exceptions if (found := _closing_within(one))), None)
+    return error if isinstance(error, Closing) else None
 
 
 def _first(ended: BaseExceptionGroup[Closing | Gone]) -> Closing | Gone:
