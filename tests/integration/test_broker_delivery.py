@@ -57,12 +57,13 @@ async def test_a_commit_wakes_its_recipients_also_when_its_sender_is_gone(tmp_pa
     async with broker(tmp_path) as running:
         alice = await create_mesh(running, name="alice")
         bob = await join(alice, "bob")
-        async with bob.connected() as b:
-            async with opened(running) as wire:
-                await wire.say(alice.hello(wire.nonce))
-                await wire.send_only(dm("1", bob, "last words"))
-                wire.socket.transport.close()  # all is sent, and nobody is there for the answer
+        async with bob.connected() as b, opened(running) as wire:
+            # Gone just after the commit: no answer reaches it, and nobody is told on its connection.
+            points.arm("broker.after_accept", wire.socket.transport.abort)
+            await wire.say(alice.hello(wire.nonce))
+            await wire.send_only(dm("1", bob, "last words"))
             assert [one.body for one in await b.deliveries(1)] == ["last words"]
+            points.disarm_all()
 
 
 @pytest.mark.req("Q4", "N3")
