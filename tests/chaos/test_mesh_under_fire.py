@@ -21,10 +21,13 @@ import pytest_asyncio
 from claudemesh.broker.app import open_stores
 from claudemesh.daemon import identity
 from claudemesh.runtime.world import real_world
-from tests.mesh import WITHIN_S, LocalBroker, LocalDaemon
+from tests.mesh import LocalBroker, LocalDaemon
 
 ROOT = Path(__file__).parents[2]
 MESSAGES_AFTER = 5
+WITHIN_S = 90  # daemons whose broker is killed again and again come back ever later
+
+pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass

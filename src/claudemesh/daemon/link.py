@@ -37,7 +37,7 @@ from claudemesh.wire.signing import welcome_bytes
 
 HANDSHAKE_S: Final = 10.0
 ANSWER_S: Final = 30.0
-STOOD_MS: Final = 1_000  # a connection that ends sooner is one more failed try
+STOOD_MS: Final = 200  # a connection that ends sooner is one more failed try
 INBOX_RETRY_S: Final = 1.0  # how soon to see whether an inbox that was full has room again
 DELIVERIES_MAX: Final = 64  # frames that wait for the inbox; beyond it the socket waits
 
