@@ -21,7 +21,7 @@ from claudemesh.runtime.home import (
     write_private,
 )
 
-_PRIVATE_UMASK: Final = 0o177  # leaves 0600
+_PRIVATE_MODE: Final = 0o600
 
 
 # --- Unix ------------------------------------------------------------------------------------------
@@ -62,15 +62,14 @@ def _ensure(directory: Path) -> None:
 def _bind_private(path: Path) -> socket.socket:
     _clear(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # For the whole process, but only towards stricter: what another thread creates meanwhile is private too.
-    before = os.umask(_PRIVATE_UMASK)
     try:
         listener.bind(os.fspath(path))
+        # Its directory kept all others out until here. A umask would too, but it is the whole process's: two threads
+        # that set and restore it at once leave it changed.
+        path.chmod(_PRIVATE_MODE)
     except OSError as error:
         listener.close()
         raise ConfigError(f"cannot listen at {path}: {error.strerror}") from error
-    finally:
-        os.umask(before)
     listener.settimeout(0)
     return listener
 
