@@ -751,7 +751,39 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("D19", "Gapless sender numbers reveal a silently lost WAL tail.", "contract 2", "later"),
     # --- 3. The wire -------------------------------------------------------------------------------
     Requirement("N1", "One main socket speaks the documented tagged JSON frames.", "contract 3", "planned"),
-    Requirement("N2", "Features are negotiated and every parameter is validated.", "contract 3", "planned"),
+    Requirement(
+        "N2",
+        "Features are negotiated and every parameter is validated.",
+        "contract 3",
+        "proven",
+        faults=(
+            Fault(
+                what="A policy that nobody knows ends the connection.",
+                file="wire/negotiation.py",
+                old="    if policy in POLICIES:\n",
+                new=(
+                    "    if policy not in POLICIES:\n"
+                    "        raise _invalid(CONCURRENT, str(policy))\n"
+                    "    if policy:\n"
+                ),
+                test=f"{_SENDER}::test_a_bad_optional_parameter_is_told_and_the_daemons_own_default_holds",
+            ),
+            Fault(
+                what="A size below the floor is believed.",
+                file="wire/negotiation.py",
+                old="if _is_whole(offered) and floor.least <= offered",
+                new="if _is_whole(offered) and 0 <= offered",
+                test=f"{_SENDER}::test_a_bad_optional_parameter_is_told_and_the_daemons_own_default_holds",
+            ),
+            Fault(
+                what="A frame is too small for the largest message that was agreed on.",
+                file="broker/offer.py",
+                old="inline_bytes * _ESCAPED_BYTES_MAX",
+                new="inline_bytes",
+                test=f"{_HELLO}::test_the_brokers_offer_is_one_that_a_daemon_takes",
+            ),
+        ),
+    ),
     Requirement(
         "N3",
         "Each way to end a connection has its close code and reaction.",
@@ -1015,7 +1047,66 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         ),
     ),
     Requirement("B8", "The orphan check finds any row that lost its partner.", "contract 4", "planned"),
-    Requirement("Q1", "A DM reaches one daemon of its member, in order, until acked.", "contract 4", "planned"),
+    Requirement(
+        "Q1",
+        "A DM reaches one daemon of its member, in order, until acked.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="A message is acknowledged before the inbox has it.",
+                file="daemon/link.py",
+                old="            await self._store_or_wait(items, receiver)\n",
+                new=(
+                    "            await self._write(frames.render(frames.Ack([one.history_id for one in items])))\n"
+                    "            await self._store_or_wait(items, receiver)\n"
+                ),
+                test=f"{_INBOX}::test_what_the_inbox_could_not_store_is_not_acknowledged_and_comes_again",
+            ),
+            Fault(
+                what="A message of which the member's inbox knows nothing yet is not open any more.",
+                file="broker/stores/sqlite/deliveries.sql",
+                old="bits = bits & ~?3 WHERE",
+                new="bits = 0 * ?3 WHERE",
+                test="tests/integration/test_broker_delivery.py::test_what_was_not_acknowledged_comes_again_on_the_next_connection_and_the_rest_does_not",
+            ),
+            Fault(
+                what="Blocks of messages are pushed with the newest first.",
+                file="broker/stores/sqlite/deliveries.sql",
+                old="ORDER BY block LIMIT ?3",
+                new="ORDER BY block DESC LIMIT ?3",
+                test=f"{_BROKER}::test_whoever_comes_back_gets_pages_and_no_more_than_a_window_before_it_acknowledges",
+            ),
+            Fault(
+                what="An ephemeral daemon gets whatever is its member's.",
+                file="broker/ws.py",
+                old="return parcel.to_session == mine",
+                new="return True",
+                test="tests/acceptance/test_hard_cases.py::test_a_message_to_a_sessions_key_reaches_that_session_and_later_its_member",
+            ),
+            Fault(
+                what="What named a session that ended waits for it for ever.",
+                file="broker/ws.py",
+                old="return parcel.to_session is None or not self",
+                new="return parcel.to_session is None and not self",
+                test="tests/acceptance/test_hard_cases.py::test_a_message_to_a_sessions_key_reaches_that_session_and_later_its_member",
+            ),
+            Fault(
+                what="Being away counts as an attempt.",
+                file="broker/policy.py",
+                old="return last_life_ms - pushed_at_ms >= ATTEMPT_AFTER_MS",
+                new="return last_life_ms <= pushed_at_ms + ATTEMPT_AFTER_MS",
+                test=f"{_BROKER}::test_only_a_consumer_that_lives_and_does_not_acknowledge_loses_a_message_in_the_end",
+            ),
+            Fault(
+                what="A full inbox loses what it has no room for.",
+                file="broker/deliver.py",
+                old=("if not self._is_active or self._is_paused:\n            return False\n        life"),
+                new=("if not self._is_active:\n            return False\n        life"),
+                test="tests/unit/broker/test_deliver.py::test_an_inbox_that_is_full_gets_nothing_and_counts_nothing",
+            ),
+        ),
+    ),
     Requirement(
         "Q2",
         "An inbox takes each message once; only a new row fires events.",
@@ -1084,7 +1175,35 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         ),
     ),
     Requirement("Q6", "A receipt advances only on stored evidence, per recipient.", "contract 4", "planned"),
-    Requirement("Q7", "Cursors share one form; a stale or early one is told so.", "contract 4", "planned"),
+    Requirement(
+        "Q7",
+        "Cursors share one form; a stale or early one is told so.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="A cursor of an inbox that was lost goes on in the new one.",
+                file="daemon/feed.py",
+                old="if epoch != bounds.epoch:",
+                new="if not epoch:",
+                test=f"{_DELIVERY}::test_a_stream_goes_on_after_the_event_that_was_seen_last",
+            ),
+            Fault(
+                what="A cursor from beyond the end waits there silently.",
+                file="daemon/feed.py",
+                old="if int(text) > bounds.last:",
+                new="if int(text) < 0:",
+                test=f"{_DELIVERY}::test_a_stream_goes_on_after_the_event_that_was_seen_last",
+            ),
+            Fault(
+                what="Whoever missed something that is no longer kept is not told.",
+                file="daemon/feed.py",
+                old="if int(text) < bounds.swept_upto:",
+                new="if int(text) < 0:",
+                test=f"{_INBOX}::test_an_id_is_known_longer_than_its_message_is_kept",
+            ),
+        ),
+    ),
     Requirement("Q8", "Members make topics and queues; roles rule, names are unique.", "contract 4", "planned"),
     # --- 5. Presence -------------------------------------------------------------------------------
     Requirement("P1", "Any sign of life keeps a lease; a watchdog's terminate is none.", "contract 5", "planned"),
@@ -1190,6 +1309,20 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old="if asked is None and len(joined) == 1:",
                 new="if asked is None and joined:",
                 test="tests/unit/sdk/test_find.py::test_of_several_meshes_none_is_guessed_and_the_error_names_them",
+            ),
+            Fault(
+                what="A send without a daemon waits for one until its time is up, and names no command.",
+                file="daemon/client/connection.py",
+                old="is not there: start it with `claudemesh daemon up`",
+                new="is not there",
+                test="tests/unit/sdk/test_find.py::test_without_a_daemon_every_use_is_an_error_that_names_the_command",
+            ),
+            Fault(
+                what="A mesh in memory leaves its folder behind.",
+                file="sdk/memory.py",
+                old='Path(stack.enter_context(TemporaryDirectory(prefix="claudemesh-")))',
+                new='Path(__import__("tempfile").mkdtemp(prefix="claudemesh-"))',
+                test="tests/integration/test_sdk_in_memory.py::test_nothing_is_left_of_a_mesh_that_is_over",
             ),
         ),
     ),

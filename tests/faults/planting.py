@@ -3,6 +3,7 @@
 import ast
 import compileall
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -15,7 +16,7 @@ from tests.faults.children import ROOT, run_pytest
 from tests.requirements import Fault
 
 _LIMIT_S = 240  # more than the longest single test may take by its own timeout
-_PATIENCE = 0.15  # of that of a test which has nothing to fear: what it waits for may never come
+_PATIENCE = 0.1  # of that of a test which has nothing to fear: what it waits for may never come
 
 
 class BrokenFaultError(Exception):
@@ -35,8 +36,18 @@ class Run:
 
 
 def copy_sources(src: Path, to: Path) -> Path:
-    """Copy them with their bytecode: compiling all of it would take longer than most tests."""
-    return shutil.copytree(_compiled(src).name, to, dirs_exist_ok=True)
+    """Copy them with their bytecode: compiling all of it would take longer than most tests.
+
+    The files are links to one copy of all, so whoever changes one must replace it.
+    """
+    return shutil.copytree(_compiled(src).name, to, copy_function=_link)
+
+
+def _link(source: str, to: str) -> None:
+    try:
+        os.link(source, to)
+    except OSError:  # the two are on different disks
+        shutil.copy2(source, to)
 
 
 @cache
@@ -58,6 +69,7 @@ def plant(fault: Fault, src: Path) -> None:
     changed = text.replace(fault.old, fault.new)
     if not _says_something_else(text, changed, python=file.suffix == ".py"):
         raise BrokenFaultError(f"the new text leaves {fault.file} as it was")
+    file.unlink()  # it is a link
     file.write_text(changed, encoding="utf-8")
     if file.suffix == ".py":  # bytecode of the same size and second would hide the fault
         Path(cache_from_source(file)).unlink(missing_ok=True)

@@ -5,13 +5,16 @@ from pathlib import Path
 import pytest
 
 from tests.faults.children import ROOT
+from tests.faults.mesh_mutants import MESH_MUTANTS
 from tests.faults.mutants import MUTANTS
 from tests.faults.planting import copy_sources, objection, run_tests, why_not_green
 from tests.requirements import REQUIREMENTS, Fault
 
-LABELLED = [(row.id, fault) for row in REQUIREMENTS for fault in row.faults] + [("mutant", f) for f in MUTANTS]
+LABELLED = [(row.id, fault) for row in REQUIREMENTS for fault in row.faults]
+LABELLED += [("mutant", fault) for fault in (*MUTANTS, *MESH_MUTANTS)]
 FAULTS = [pytest.param(fault, id=f"{label}: {fault.what}") for label, fault in LABELLED]
 NODES = sorted({fault.test for _, fault in LABELLED})
+FILES = sorted({node.partition("::")[0] for node in NODES})
 
 pytestmark = pytest.mark.timeout(300)  # beyond the limit of the run inside, which tells more
 
@@ -22,7 +25,9 @@ def test_a_planted_fault_turns_its_test_red(fault: Fault, tmp_path: Path) -> Non
     assert why is None, why
 
 
-def test_the_tests_of_all_faults_are_green_on_the_code_as_it_is(tmp_path: Path) -> None:
-    run = run_tests(NODES, copy_sources(ROOT / "src", tmp_path / "src"), tmp_path)
+@pytest.mark.parametrize("file", FILES)
+def test_the_tests_of_all_faults_are_green_on_the_code_as_it_is(file: str, tmp_path: Path) -> None:
+    nodes = [node for node in NODES if node.startswith(f"{file}::")]
+    run = run_tests(nodes, copy_sources(ROOT / "src", tmp_path / "src"), tmp_path)
     why = why_not_green(run)
     assert why is None, f"{why}\n{run.output}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.children import run_pytest
-from tests.faults.planting import copy_sources, objection, run_tests, why_not_green
+from tests.faults.planting import copy_sources, objection, plant, run_tests, why_not_green
 from tests.requirements import Fault
 
 SUMS = """
@@ -167,6 +167,15 @@ def test_a_run_on_code_as_it_is_must_pass_and_not_skip(project: Path, tmp_path: 
     assert why_not_green(green) is None
     skipped = run_tests(["checks/check_sums.py::test_skipped"], copy, tmp_path, project)
     assert why_not_green(skipped) == "not green: exit 0, 0 passed, 1 skipped"
+
+
+def test_a_fault_is_in_its_own_copy_and_in_no_other(project: Path, tmp_path: Path) -> None:
+    planted, clean = (copy_sources(project / "src", tmp_path / name) for name in ("planted", "clean"))
+    plant(SUM_IS_A_DIFFERENCE, planted)
+    later = copy_sources(project / "src", tmp_path / "later")
+    for copy, is_green in ((clean, True), (planted, False), (later, True)):
+        run = run_tests(["checks/check_sums.py::test_add"], copy, tmp_path, project)
+        assert (why_not_green(run) is None) == is_green
 
 
 def test_a_run_that_does_not_end_is_ended(project: Path, tmp_path: Path) -> None:

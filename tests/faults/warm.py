@@ -26,6 +26,7 @@ import pytest
 LIBRARIES = (
     "apsw",
     "asyncio",
+    "asyncpg",
     "click",
     "hypothesis.stateful",
     "httptools",
@@ -33,6 +34,7 @@ LIBRARIES = (
     "nacl.signing",
     "orjson",
     "prometheus_client.parser",
+    "redis",
     "urllib.request",
     "uvicorn.protocols.http.httptools_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",
@@ -40,6 +42,7 @@ LIBRARIES = (
     "uvloop",
     "websockets.asyncio.client",
 )
+INI = "[pytest]\nasyncio_default_fixture_loop_scope = function\n"  # without it pytest-asyncio warns
 OPTIONS = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
@@ -50,7 +53,7 @@ def warm_up() -> None:
     was imported before.
     """
     with tempfile.TemporaryDirectory() as folder, Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        Path(folder, "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+        Path(folder, "pytest.ini").write_text(INI, encoding="utf-8")
         imports = "".join(f"import {name}\n" for name in LIBRARIES)
         Path(folder, "test_nothing.py").write_text(f"{imports}def test_nothing(): ...\n", encoding="utf-8")
         out, sys.stdout = sys.stdout, nowhere

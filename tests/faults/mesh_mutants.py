@@ -1,0 +1,404 @@
+"""Planted faults of daemon and broker that belong to no proven requirement. They run as those of `mutants.py` do.
+
+Most are of the classes of bugs that others were bitten by: a lookup before an insert, a key scoped too widely, a
+receipt that lies, a retry that burns a budget, a row that blocks its queue for good, a lease without its fence.
+"""
+
+from tests.requirements import Fault
+
+_ACCEPTS = "tests/contract/broker/test_accept_contract.py"
+_BROKER = "tests/acceptance/test_broker_promises.py"
+_CALLS = "tests/integration/test_broker_calls.py"
+_DELIVERIES = "tests/contract/broker/test_delivery_contract.py"
+_DELIVERY = "tests/acceptance/test_delivery.py"
+_HARD = "tests/acceptance/test_hard_cases.py"
+_HELLO = "tests/integration/test_broker_hello.py"
+_IPC = "tests/integration/test_local_ipc.py"
+_LANES = "tests/unit/daemon/test_lanes.py"
+_LIMITER = "tests/unit/broker/test_limiter.py"
+_OUTBOX = "tests/contract/daemon/test_outbox_store.py"
+_SENDER = "tests/acceptance/test_sender_promises.py"
+_SERVICE = "tests/unit/broker/test_service.py"
+_WORK = "tests/contract/broker/test_work_contract.py"
+
+MESH_MUTANTS: tuple[Fault, ...] = (
+    # --- the limiter and the order within a frame ------------------------------------------------
+    Fault(
+        what="A retry takes from the budget again.",
+        file="broker/limiter.py",
+        old="if id_ not in taken and len(taken) >= limit:",
+        new="if len(taken) >= limit:",
+        test=f"{_LIMITER}::test_a_budget_is_taken_once_for_each_id_and_refused_beyond",
+    ),
+    Fault(
+        what="A denied attempt takes from the budget.",
+        file="broker/limiter.py",
+        old="        return False\n",
+        new="        taken.add(id_)\n        return False\n",
+        test=f"{_LIMITER}::test_a_refused_attempt_takes_nothing",
+    ),
+    Fault(
+        what="A step of the wall clock opens a new window.",
+        file="broker/limiter.py",
+        old="now = self._clock.monotonic_ms()",
+        new="now = self._clock.wall_ms()",
+        test=f"{_LIMITER}::test_a_step_of_the_wall_clock_opens_no_window",
+    ),
+    Fault(
+        what="A denial does not say when to come back.",
+        file="broker/limiter.py",
+        old="self._window_ms - now % self._window_ms",
+        new="0",
+        test=f"{_SERVICE}::test_a_denial_says_when_to_come_back_and_the_same_id_is_free_then",
+    ),
+    Fault(
+        what="What comes behind a message that has to wait overtakes it.",
+        file="broker/policy.py",
+        old="if isinstance(outcome, MeshError) and is_transient(outcome):",
+        new="if isinstance(outcome, MeshError) and not outcome.status:",
+        test=f"{_SERVICE}::test_behind_a_refusal_that_may_pass_the_same_destination_waits_and_others_go_on",
+    ),
+    Fault(
+        what="What is refused for good holds up what comes behind it.",
+        file="broker/policy.py",
+        old="if isinstance(outcome, MeshError) and is_transient(outcome):",
+        new="if isinstance(outcome, MeshError):",
+        test=f"{_SERVICE}::test_a_refusal_for_good_holds_nobody_up",
+    ),
+    Fault(
+        what="One destination that waits holds back all of them.",
+        file="broker/policy.py",
+        old="if destination in self._waiting else None",
+        new="if self._waiting else None",
+        test=f"{_ACCEPTS}::test_a_message_that_breaks_fails_alone_and_only_its_destination_waits",
+    ),
+    Fault(
+        what="Recipients are woken for what was refused.",
+        file="broker/service.py",
+        old="        if accepted:\n            self._told(accepted)\n",
+        new=("        self._told(accepted or [Accepted('', 0, (1, 2, 3))])\n"),
+        test=f"{_SERVICE}::test_recipients_are_woken_after_the_commit_and_only_by_what_was_committed",
+    ),
+    Fault(
+        what="A commit whose sender is gone wakes nobody.",
+        file="broker/ws.py",
+        old="Sending(house.service, identity, house.spawn,",
+        new="Sending(house.service, identity, lambda work: work.close(),",
+        test="tests/integration/test_broker_delivery.py::test_a_commit_wakes_its_recipients_also_when_its_sender_is_gone",
+    ),
+    # --- accept, in the broker's store -----------------------------------------------------------
+    Fault(
+        what="The transaction trusts what was looked up before it.",
+        file="broker/stores/sqlite/accept.py",
+        old=("        standing.update(_standing(self._connection, sender.member_id, unknown))\n"),
+        new="        del unknown\n",
+        test=f"{_ACCEPTS}::test_the_same_id_again_is_a_duplicate_with_the_first_answer_or_a_conflict",
+    ),
+    Fault(
+        what="A key of a member of another mesh is a destination.",
+        file="broker/stores/sqlite/accept.sql",
+        old="WHERE k.mesh_id = ?1 AND k.pubkey = ?2",
+        new="WHERE k.mesh_id > 0 * ?1 AND k.pubkey = ?2",
+        test=f"{_ACCEPTS}::test_a_member_of_another_mesh_is_not_there",
+    ),
+    Fault(
+        what="The rows of a post are there, and nobody is told that they wait.",
+        file="broker/stores/sqlite/accept.sql",
+        old=("SELECT s.member_id, ?1, ?2 FROM topic_subscription AS s\nWHERE s.topic_id = ?3"),
+        new=("SELECT s.member_id, ?1, ?2 FROM topic_subscription AS s\nWHERE s.topic_id = -?3"),
+        test="tests/contract/broker/test_against_oracle.py::test_a_store_answers_as_the_oracle_does",
+    ),
+    Fault(
+        what="A subscription begins with all that was ever posted.",
+        file="broker/stores/sqlite/topics.py",
+        old="(topic_id, one.sender.member_id, history_id))\n        since",
+        new="(topic_id, one.sender.member_id, 0))\n        since",
+        test=f"{_DELIVERIES}::test_a_subscription_begins_with_the_next_message_and_ends_with_the_last",
+    ),
+    Fault(
+        what="The orphan check does not look for rows whose id is gone.",
+        file="broker/stores/sqlite/upkeep.py",
+        old='(("rows_without_ids", ()), ("open_without_bits"',
+        new='(("open_without_bits"',
+        test="tests/contract/broker/test_sqlite_orphans.py::test_a_hole_in_an_accept_is_found",
+    ),
+    Fault(
+        what="Names that differ in case are different names.",
+        file="wire/names.py",
+        old='normalize("NFKC", name).casefold())',
+        new='normalize("NFKC", name))',
+        test="tests/integration/test_broker_http.py::test_an_invite_lets_its_newcomers_in_and_nobody_else",
+    ),
+    # --- deliveries and receipts -----------------------------------------------------------------
+    Fault(
+        what="What is pushed counts as delivered.",
+        file="broker/deliver.py",
+        old="            points.reach(BEFORE_PUSH)\n",
+        new=(
+            "            ids = [parcel.history_id for parcel in fresh]\n"
+            "            await self._store.ack(self._recipient, ids, self._clock.wall_ms())\n"
+        ),
+        test=f"{_CALLS}::test_receipts_go_from_accepted_to_acted_and_only_by_evidence",
+    ),
+    Fault(
+        what="One recipient's acknowledgement stands for all.",
+        file="broker/stores/sqlite/deliveries.sql",
+        old=("recipient_id = ?3 AND delivered_at IS NULL\n\n-- name: count_attempt"),
+        new=("recipient_id > 0 * ?3 AND delivered_at IS NULL\n\n-- name: count_attempt"),
+        test=f"{_DELIVERIES}::test_an_ack_settles_the_members_own_deliveries_and_no_others",
+    ),
+    Fault(
+        what="A message is as far as its most advanced recipient.",
+        file="broker/policy.py",
+        old="return min(states, key=_ADVANCE.index,",
+        new="return max(states, key=_ADVANCE.index,",
+        test=f"{_DELIVERIES}::test_a_message_shows_its_least_advanced_recipient_with_counts",
+    ),
+    Fault(
+        what="A mark of a reader ends a delivery that the inbox never got.",
+        file="broker/stores/sqlite/deliveries.sql",
+        old="SET read_at = coalesce(read_at, ?4)\n",
+        new=("SET read_at = coalesce(read_at, ?4), delivered_at = coalesce(delivered_at, ?4)\n"),
+        test=f"{_DELIVERIES}::test_a_reply_or_a_mark_before_the_ack_does_not_end_the_delivery",
+    ),
+    Fault(
+        what="Acknowledgements are forgotten when the store has no room for them.",
+        file="broker/deliver.py",
+        old=("            except MeshError:\n                await asyncio.sleep(RECHECK_MS / 1000)\n"),
+        new=(
+            "            except MeshError:\n"
+            "                self._ids.clear()\n"
+            "                await asyncio.sleep(RECHECK_MS / 1000)\n"
+        ),
+        test="tests/unit/broker/test_deliver.py::test_acks_that_come_together_are_written_together_and_kept_when_that_fails",
+    ),
+    Fault(
+        what="Of two daemons of a member both get every message.",
+        file="broker/hub.py",
+        old="            connection.set_active(False)\n        newest",
+        new="            connection.set_active(True)\n        newest",
+        test=f"{_BROKER}::test_of_two_daemons_of_a_member_the_newer_one_gets_its_messages",
+    ),
+    Fault(
+        what="A newer instance is refused where the newest should win.",
+        file="broker/policy.py",
+        old="ConnectionPolicy.PREFER_NEWEST: Meeting.SUPERSEDED,",
+        new="ConnectionPolicy.PREFER_NEWEST: Meeting.REFUSED,",
+        test=f"{_HELLO}::test_another_instance_takes_over_and_only_it_gets_the_deliveries",
+    ),
+    Fault(
+        what="To list an inbox is to have read it.",
+        file="daemon/http/inbox.py",
+        old="    found = await inbox.page(wanted, after, size + 1)\n",
+        new=(
+            "    found = await inbox.page(wanted, after, size + 1)\n"
+            "    await inbox.mark_read([message.broker_message_id for message in found], 1)\n"
+        ),
+        test=f"{_DELIVERY}::test_a_read_mark_reaches_the_sender_and_a_reply_shows_that_it_acted",
+    ),
+    Fault(
+        what="A mark is taken as told before the broker has answered.",
+        file="daemon/stores/sqlite/inbox.sql",
+        old=("WHERE seq = ?1 AND (read_at IS NULL OR read_told = 1);\n\n-- name: delete_event"),
+        new="WHERE seq = ?1;\n\n-- name: delete_event",
+        test="tests/contract/daemon/test_inbox_store.py::test_a_mark_that_the_broker_does_not_know_yet_keeps_its_message",
+    ),
+    Fault(
+        what="A receipt that was missed is never asked for.",
+        file="daemon/receive.py",
+        old="await self._unfinished.ask(link)",
+        new="pass",
+        test=f"{_SENDER}::test_receipts_that_were_missed_are_asked_for_on_the_next_connection",
+    ),
+    # --- work queues -----------------------------------------------------------------------------
+    Fault(
+        what="Work is acknowledged under whichever token stands.",
+        file="broker/stores/sqlite/work.py",
+        old=("        refusal = self._refusal(held, Fence(_owner(asked.claim), asked.claim.token))\n        if"),
+        new=("        refusal = self._refusal(held, Fence(_owner(asked.claim), held.lease.token))\n        if"),
+        test=f"{_CALLS}::test_work_is_leased_renewed_and_acked_over_the_wire",
+    ),
+    Fault(
+        what="Any member may acknowledge another's work.",
+        file="broker/stores/sqlite/work.py",
+        old="    return str(claim.sender.member_id)\n",
+        new="    return str(claim.sender.mesh_id and 3 - 1)\n",
+        test=f"{_DELIVERY}::test_work_is_leased_to_one_worker_at_a_time_and_acknowledged_with_its_token",
+    ),
+    Fault(
+        what="Two workers get the same message.",
+        file="broker/stores/sqlite/work.sql",
+        old=("WHERE l.queue_id = ?1 AND l.owner_id IS NULL AND l.is_settled = 0\nORDER"),
+        new="WHERE l.queue_id = ?1 AND l.is_settled = 0\nORDER",
+        test=f"{_WORK}::test_workers_get_the_oldest_message_each_another_one",
+    ),
+    Fault(
+        what="Work that nobody can do comes back for ever.",
+        file="broker/stores/sqlite/work.py",
+        old="if returns >= QUEUE_RETURNS_MAX:",
+        new="if returns > 10 * QUEUE_RETURNS_MAX:",
+        test=f"{_WORK}::test_what_comes_back_too_often_is_a_dead_letter",
+    ),
+    Fault(
+        what="A step of the wall clock ends a lease.",
+        file="broker/stores/sqlite/leaseclock.py",
+        old="return self._origin_ms + self._clock.monotonic_ms()",
+        new="return self._origin_ms + self._clock.wall_ms()",
+        test=f"{_WORK}::test_a_step_of_the_wall_clock_neither_ends_nor_extends_a_lease",
+    ),
+    Fault(
+        what="A restart of the broker gives every lease its whole time again.",
+        file="broker/stores/sqlite/leaseclock.py",
+        old="database.read_blocking(_read) - clock",
+        new="0 - clock",
+        test=f"{_WORK}::test_a_lease_keeps_over_a_restart_what_was_left_of_it",
+    ),
+    # --- the wire --------------------------------------------------------------------------------
+    Fault(
+        what="Whoever sits at the broker's address is told everything.",
+        file="daemon/link.py",
+        old="if not verify(settings.broker_key,",
+        new="if settings.broker_key and not welcome_bytes and verify(settings.broker_key,",
+        test=f"{_HARD}::test_whoever_took_the_brokers_place_is_told_nothing",
+    ),
+    Fault(
+        what="A caller may go on until it says who it is.",
+        file="broker/ws.py",
+        old=(
+            "        if not isinstance(frame, frames.Hello):\n"
+            '            raise Closing(frames.CLOSE_UNAUTHENTICATED, "hello_required")\n'
+        ),
+        new=(
+            "        while not isinstance(frame, frames.Hello):\n"
+            "            frame = self._parse(await self._read_text())\n"
+        ),
+        test=f"{_HELLO}::test_nothing_is_understood_before_the_hello",
+    ),
+    Fault(
+        what="A session speaks for its member for ever.",
+        file="broker/hello.py",
+        old="if not now_ms < attestation.expires_at <= now_ms",
+        new="if not attestation.expires_at <= now_ms",
+        test=f"{_HELLO}::test_a_session_speaks_with_its_members_word_and_not_without",
+    ),
+    Fault(
+        what="Whoever names a session need not be vouched for by its member.",
+        file="broker/hello.py",
+        old=("    if not verify(hello.member_pubkey, attestation_bytes(attestation), attestation.signature):\n"),
+        new="    if not attestation.signature:\n",
+        test=f"{_BROKER}::test_nobody_vouches_for_a_session_but_its_member",
+    ),
+    Fault(
+        what="A daemon whose place was taken comes back and takes it again.",
+        file="daemon/link.py",
+        old="_STAY_AWAY: Final = frozenset({frames.CLOSE_REPLACED_BY_NEWER})",
+        new="_STAY_AWAY: Final = frozenset({0})",
+        test=f"{_HARD}::test_a_daemon_whose_place_was_taken_stays_away_until_somebody_decides",
+    ),
+    Fault(
+        what="A batch whose connection ended is waited for without end.",
+        file="daemon/link.py",
+        old="            self._fail_all()\n",
+        new="            self._replies.clear()\n",
+        test=f"{_SENDER}::test_an_answer_that_is_not_final_is_tried_again_under_the_same_id",
+    ),
+    # --- the daemon ------------------------------------------------------------------------------
+    Fault(
+        what="Rows that were refused together are tried again together.",
+        file="daemon/drain.py",
+        old="derive_backoff_ms(row.attempts + 1, self._roll(), outcome.retry_after_ms)",
+        new="derive_backoff_ms(row.attempts + 1, 0.5, outcome.retry_after_ms)",
+        test=f"{_SENDER}::test_a_row_that_is_told_when_to_come_back_waits_that_long_and_a_jitter_on_top",
+    ),
+    Fault(
+        what="A row comes back before it was told to.",
+        file="daemon/drain.py",
+        old="self._roll(), outcome.retry_after_ms)",
+        new="self._roll(), None)",
+        test=f"{_SENDER}::test_a_row_that_is_told_when_to_come_back_waits_that_long_and_a_jitter_on_top",
+    ),
+    Fault(
+        what="A second batch goes out before the first of its destination is answered.",
+        file="daemon/lanes.py",
+        old="if not lane.is_busy and lane.has_more and lane.not_before_ms",
+        new="if lane.has_more and lane.not_before_ms",
+        test=f"{_LANES}::test_a_lane_that_is_out_is_not_taken_again_until_it_is_answered",
+    ),
+    Fault(
+        what="What comes for a destination that waits ends its wait.",
+        file="daemon/lanes.py",
+        old="            lane.has_more = True\n",
+        new="            lane.has_more, lane.not_before_ms = True, 0\n",
+        test=f"{_LANES}::test_what_comes_for_a_lane_that_waits_does_not_end_the_wait",
+    ),
+    Fault(
+        what="A claim passes over a row that is out, and takes those behind it.",
+        file="daemon/stores/sqlite/outbox.py",
+        old="            if row[7] != OutboxState.PENDING or (",
+        new=("            if row[7] != OutboxState.PENDING:\n                continue\n            if ("),
+        test=f"{_OUTBOX}::test_a_row_that_is_out_holds_back_its_followers",
+    ),
+    Fault(
+        what="A message that is larger than a frame's share is never sent, nor anything behind it.",
+        file="daemon/stores/sqlite/outbox.py",
+        old="(bytes_left < 0 and claimed)",
+        new="bytes_left < 0",
+        test=f"{_OUTBOX}::test_a_claim_is_bounded_but_its_first_row_goes_however_large",
+    ),
+    Fault(
+        what="A row is requeued although it went out meanwhile.",
+        file="daemon/stores/sqlite/outbox.py",
+        old="if (found.state, found.attempts) != (row.state, row.attempts):",
+        new="if found is None:",
+        test=f"{_OUTBOX}::test_a_row_that_moved_meanwhile_is_not_retired",
+    ),
+    Fault(
+        what="Nobody is told that the room is nearly used up.",
+        file="daemon/pressure.py",
+        old="if self.pct >= HIGH_PCT and not self._is_high:",
+        new="if self.pct >= 100 * HIGH_PCT:",
+        test="tests/chaos/test_full_disk.py::test_used_up_room_refuses_new_sends_while_what_was_accepted_is_still_sent",
+    ),
+    Fault(
+        what="One request more than fit is let in.",
+        file="asgi/limits.py",
+        old="elif self.count >= self._limit:",
+        new="elif self.count > self._limit:",
+        test=f"{_IPC}::test_one_request_more_than_fit_is_a_429_on_both_listeners",
+    ),
+    Fault(
+        what="A body without a length may be as long as it likes.",
+        file="asgi/routes.py",
+        old="    while more and size <= bytes_max:\n",
+        new="    while more:\n",
+        test=f"{_IPC}::test_a_body_over_the_limit_in_chunks_is_a_413_while_it_is_sent",
+    ),
+    Fault(
+        what="A token may ask as often as it likes.",
+        file="asgi/guard.py",
+        old="        if wait_ms:\n",
+        new="        if wait_ms < 0:\n",
+        test=f"{_IPC}::test_a_token_over_its_rate_is_a_429_and_the_socket_is_not_bound_by_it",
+    ),
+    Fault(
+        what="A symlink may stand in for a private file.",
+        file="runtime/home.py",
+        old="os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
+        new="os.O_RDONLY | os.O_NONBLOCK",
+        test=f"{_IPC}::test_attack_15_a_token_file_that_is_not_private_refuses_to_start",
+    ),
+    Fault(
+        what="A send is tried again under a fresh id.",
+        file="daemon/client/__init__.py",
+        old="return self._until_answered(path, body, client_message_id=chosen)",
+        new="return self._until_answered(path, {k: v for k, v in body.items() if k != 'client_message_id'})",
+        test="tests/unit/daemon/test_client.py::test_a_send_whose_answer_was_lost_is_tried_again_under_the_same_id",
+    ),
+    Fault(
+        what="A conflict looks like any other failure to a script.",
+        file="cli/command.py",
+        old="        return CONFLICT\n",
+        new="        return FAILED\n",
+        test="tests/unit/cli/test_main.py::test_a_conflict_is_4_and_its_words_can_be_read",
+    ),
+)
