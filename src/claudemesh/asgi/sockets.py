@@ -64,8 +64,8 @@ def _bind_private(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(os.fspath(path))
-        # Its directory kept all others out until here. A umask would too, but it is the whole process's: two threads
-        # that set and restore it at once leave it changed.
+        # Its directory kept all others out until here. A umask would too, but it is the whole process's: two
+        # threads that set and restore it at once leave it changed.
         path.chmod(_PRIVATE_MODE)
     except OSError as error:
         listener.close()
