@@ -1,8 +1,8 @@
 """What users would pick instead, on the same machine in the same minutes: each with a flush before its ack.
 
 Ours is asked by `benchmarks.load`, which is faster than any client library, and once through our own library. Redis
-is asked by redis-py as its users would, on asyncio's own loop; and, as harder measures, on uvloop and by the same
-load.
+is asked by redis-py on uvloop, which is the measure; beside it stand asyncio's own loop, as most users have it, and
+the load that asks us.
 """
 
 import asyncio
@@ -54,9 +54,10 @@ def measure_redis(scale: float) -> Figures:
     with redis_server() as redis:
         task = Task(sock=redis.where, kind="xadd", run=fresh_run(), requests=scaled(12_000, scale))
         return {
-            "redis": asyncio.run(measure_add(redis.where, scaled(8_000, scale), connections=SEVERAL)),
-            "redis_1": asyncio.run(measure_add(redis.where, scaled(2_000, scale), connections=1)),
-            "redis_uvloop": run_fast(measure_add(redis.where, scaled(8_000, scale), connections=SEVERAL)),
+            "redis": run_fast(measure_add(redis.where, scaled(8_000, scale), connections=SEVERAL)),
+            "redis_1": run_fast(measure_add(redis.where, scaled(2_000, scale), connections=1)),
+            "redis_asyncio": asyncio.run(measure_add(redis.where, scaled(8_000, scale), connections=SEVERAL)),
+            "redis_asyncio_1": asyncio.run(measure_add(redis.where, scaled(2_000, scale), connections=1)),
             "redis_by_load": load(task).rate,
         }
 
@@ -77,9 +78,10 @@ def say(found: Rounds) -> None:
     say_rate("daemon, POST /v1/send, 64 connections", found["send"], "msg/s")
     say_rate("daemon, POST /v1/send, 1 connection", found["send_1"], "msg/s")
     say_rate("daemon, through our SDK (asyncio), 64 at once", found["sdk"], "msg/s")
-    say_rate("Redis Streams, appendfsync always, redis-py, x64", found["redis"], "msg/s")
-    say_rate("Redis Streams, appendfsync always, redis-py, x1", found["redis_1"], "msg/s")
-    say_rate("Redis Streams, appendfsync always, redis-py, uvloop, x64", found["redis_uvloop"], "msg/s")
+    say_rate("Redis Streams, appendfsync always, redis-py, uvloop, x64", found["redis"], "msg/s")
+    say_rate("Redis Streams, appendfsync always, redis-py, uvloop, x1", found["redis_1"], "msg/s")
+    say_rate("Redis Streams, appendfsync always, redis-py, asyncio, x64", found["redis_asyncio"], "msg/s")
+    say_rate("Redis Streams, appendfsync always, redis-py, asyncio, x1", found["redis_asyncio_1"], "msg/s")
     say_rate("Redis Streams, appendfsync always, by our load, x64", found["redis_by_load"], "msg/s")
     say_rate("NATS JetStream, sync_interval always, nats-py, x64", found["nats"], "msg/s")
     say_rate("NATS JetStream, 1 to 1, acked", found["nats_1_to_1"], "msg/s")
@@ -107,9 +109,10 @@ def run(scale: float) -> None:
     )
     say(found)
     say_ratio("daemon send x64 / Redis Streams x64", found.ratio("send", "redis"), at_least=(1.2, 2))
-    say_ratio("daemon send x64 / Redis Streams x64 on uvloop", found.ratio("send", "redis_uvloop"))
+    say_ratio("daemon send x64 / Redis Streams x64 on asyncio", found.ratio("send", "redis_asyncio"))
     say_ratio("daemon send x1 / Redis Streams x1", found.ratio("send_1", "redis_1"), at_least=(0.55, 0.9))
-    say_ratio("through our SDK x64 / Redis Streams x64, both on uvloop", found.ratio("sdk", "redis_uvloop"))
+    say_ratio("daemon send x1 / Redis Streams x1 on asyncio", found.ratio("send_1", "redis_asyncio_1"))
+    say_ratio("through our SDK x64 / Redis Streams x64, both on uvloop", found.ratio("sdk", "redis"))
     say_ratio("daemon send x64 / Redis Streams x64 by the same load", found.ratio("send", "redis_by_load"))
     say_ratio("daemon to inbox / NATS 1 to 1", found.ratio("end_to_end", "nats_1_to_1"), at_least=(0.6, 1.2))
     say_ratio("fan-out 1 to 8 / NATS 1 to 8", found.ratio("delivered", "nats_1_to_8"), at_least=(1, 2.5))

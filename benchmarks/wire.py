@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from claudemesh.daemon import identity
 from claudemesh.daemon.credentials import Credentials
-from claudemesh.daemon.link import Link, LinkClosed, LinkSettings, connect
+from claudemesh.daemon.link import Link, LinkClosed, LinkSettings, connect, socket_url
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.wire.frames import DeliverItem, Outcome, ReceiptItem
 from claudemesh.wire.negotiation import Agreed
@@ -34,6 +34,8 @@ class Sink:
         self.count += len(items)
         self._bell.set()
 
+    def refused(self, reasons: Sequence[str]) -> None: ...
+
     async def receipts(self, items: Sequence[ReceiptItem]) -> None: ...
 
     async def event(self, name: str, data: dict[str, Any]) -> None: ...
@@ -50,6 +52,7 @@ async def linked(state_dir: Path, sink: Sink) -> AsyncIterator[Link]:
     joined = identity.load_membership(state_dir)
     settings = LinkSettings(
         broker_url=joined.broker_url,
+        socket_url=socket_url(joined.broker_url),
         broker_key=joined.broker_key,
         mesh_id=joined.mesh_id,
         instance_id=uuid4().hex,

@@ -1,5 +1,6 @@
-"""What holds for every test: how hard to try, and that none is skipped."""
+"""What holds for every test: how hard to try, that none is skipped, and that Ctrl-C means the same to all."""
 
+import signal
 from collections.abc import Generator
 from typing import Any
 
@@ -12,6 +13,12 @@ EFFORTS = {"ci": 1, "chaos": 20, "soak": 400}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--effort", choices=tuple(EFFORTS), default="ci", help="how many rounds: %(choices)s")
+
+
+def pytest_configure() -> None:
+    # A script's background jobs ignore SIGINT, and so would every program that a test starts and interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,8 @@ To move an id to `proven`, set its state and give it a fault:
             Fault(
                 what="A clock that steps back takes the next ULID back with it.",
                 file="kernel/ids.py",  # under src/claudemesh
-                old="if fresh >> ULID_RANDOM_BITS > state.last >> ULID_RANDOM_BITS:",  # exactly once there
-                new="if fresh != state.last:",
+                old="if wall_ms > last >> ULID_RANDOM_BITS:",  # exactly once there
+                new="if wall_ms >= 0:",
                 test="tests/unit/kernel/test_ids.py::test_ids_rise_when_the_clock_steps_back",
             ),
         ),
@@ -56,15 +56,21 @@ _ACCEPT = "tests/integration/test_daemon_accept.py"
 _ANSWERS = "tests/acceptance/test_accept_promises.py"
 _BROKER = "tests/acceptance/test_broker_promises.py"
 _BROKER_HTTP = "tests/integration/test_broker_http.py"
+_CALLS = "tests/integration/test_broker_calls.py"
 _DELIVERY = "tests/acceptance/test_delivery.py"
+_DRAIN = "tests/unit/daemon/test_drain.py"
+_DISK = "tests/chaos/test_full_disk.py"
 _FILE = "tests/unit/storage/test_sqlite_file.py"
 _HELLO = "tests/integration/test_broker_hello.py"
 _INBOX = "tests/acceptance/test_inbox_promises.py"
 _IPC = "tests/integration/test_local_ipc.py"
 _LIFE = "tests/acceptance/test_daemon_life.py"
+_LIMITS = "tests/acceptance/test_local_limits.py"
+_MEMBERS = "tests/acceptance/test_membership.py"
 _OUTBOX = "tests/acceptance/test_outbox_promises.py"
 _POWER = "tests/powercut/test_outbox_power_cuts.py"
 _SENDER = "tests/acceptance/test_sender_promises.py"
+_STORE = "tests/contract/daemon/test_inbox_store.py"
 _TERMS = "tests/acceptance/test_terms_and_tokens.py"
 
 
@@ -202,15 +208,15 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A clock that steps back takes the next ULID back with it.",
                 file="kernel/ids.py",
-                old="if fresh >> ULID_RANDOM_BITS > state.last >> ULID_RANDOM_BITS:",
-                new="if fresh != state.last:",
+                old="if wall_ms > last >> ULID_RANDOM_BITS:",
+                new="if wall_ms >= 0:",
                 test="tests/unit/runtime/test_ids.py::test_ids_grow_when_the_clock_steps_back_an_hour",
             ),
             Fault(
                 what="Each call begins anew instead of from the last id given.",
                 file="runtime/ids.py",
-                old="next_ulid(self._state,",
-                new="next_ulid(UlidState(),",
+                old="next_ulid(self._last,",
+                new="next_ulid(0,",
                 test="tests/unit/runtime/test_ids.py::test_ids_grow_when_the_clock_steps_back_an_hour",
             ),
         ),
@@ -292,11 +298,11 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A send is answered while its row is still being written.",
                 file="daemon/stores/sqlite/outbox.py",
-                old=("        return await self._database.write(_accept, submission)\n"),
+                old=("        return await self._database.write(self._accept, submission)\n"),
                 new=(
                     "        import asyncio\n"
                     "\n"
-                    "        task = asyncio.ensure_future(self._database.write(_accept, submission))\n"
+                    "        task = asyncio.ensure_future(self._database.write(self._accept, submission))\n"
                     "        self.early = (getattr(self, 'early', None), task)\n"
                     "        return None\n"
                 ),
@@ -305,11 +311,11 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A send is answered as soon as its row is queued for the writer.",
                 file="daemon/stores/sqlite/outbox.py",
-                old=("        return await self._database.write(_accept, submission)\n"),
+                old=("        return await self._database.write(self._accept, submission)\n"),
                 new=(
                     "        import asyncio\n"
                     "\n"
-                    "        task = asyncio.ensure_future(self._database.write(_accept, submission))\n"
+                    "        task = asyncio.ensure_future(self._database.write(self._accept, submission))\n"
                     "        self.early = (getattr(self, 'early', None), task)\n"
                     "        return None\n"
                 ),
@@ -477,8 +483,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="Nobody learns that the broker keeps a message no more.",
                 file="daemon/drain.py",
-                old="history_available=outcome.history_available)",
-                new="history_available=True)",
+                old="if not outcome.history_available:",
+                new="if outcome.history_available is None:",
                 test=f"{_SENDER}::test_what_the_broker_had_but_keeps_no_more_is_done_and_counted",
             ),
             Fault(
@@ -519,10 +525,52 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="A row that was tried dies as if it could not have arrived.",
-                file="daemon/drain.py",
+                file="daemon/overdue.py",
                 old="if row.attempts == 0:",
                 new="if row.attempts >= 0:",
                 test=f"{_OUTBOX}::test_a_row_that_was_tried_dies_by_the_brokers_word_or_with_its_outcome_unknown",
+            ),
+            Fault(
+                what="A wall clock that is set ahead makes rows too old.",
+                file="runtime/clock.py",
+                old="return lambda: clock.monotonic_ms() + ahead_ms",
+                new="return clock.wall_ms",
+                test=f"{_DRAIN}::test_setting_the_wall_clock_makes_no_row_too_old",
+            ),
+            Fault(
+                what="A row that is accepted after the wall clock was set back is too old at once.",
+                file="daemon/service.py",
+                old="enqueued_at=self._world.steady_ms()",
+                new="enqueued_at=self._world.clock.wall_ms()",
+                test=f"{_DRAIN}::test_setting_the_wall_clock_makes_no_row_too_old",
+            ),
+            Fault(
+                what="At the start a row that was tried is judged before the broker can be asked.",
+                file="daemon/overdue.py",
+                old="max(came_of_age, self._started) + WAIT_FOR_BROKER_MS",
+                new="came_of_age + WAIT_FOR_BROKER_MS",
+                test=f"{_DRAIN}::test_a_row_that_was_tried_waits_at_the_start_until_the_broker_can_be_asked",
+            ),
+            Fault(
+                what="A row that was tried waits for the broker for ever.",
+                file="daemon/overdue.py",
+                old='return self._given_up(row, "outcome_unknown") if is_late else None',
+                new="return None",
+                test=f"{_DRAIN}::test_a_row_that_waited_for_the_broker_for_an_hour_dies_with_its_outcome_unknown",
+            ),
+            Fault(
+                what="Sending stands still while the broker is asked about old rows.",
+                file="daemon/drain.py",
+                old="if link is not None:",
+                new="if link is not None and not self._is_giving_up:",
+                test=f"{_DRAIN}::test_asking_about_old_rows_keeps_no_other_destination_waiting",
+            ),
+            Fault(
+                what="What is behind a row that is too old is never sent.",
+                file="daemon/drain.py",
+                old="for destination in self._stuck - waiting:",
+                new="for destination in self._stuck & waiting:",
+                test=f"{_DRAIN}::test_asking_about_old_rows_keeps_no_other_destination_waiting",
             ),
             Fault(
                 what="An age is accepted that outlives what the broker remembers.",
@@ -598,7 +646,49 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
         ),
     ),
-    Requirement("D11", "Disk pressure refuses new ids in steps and loses no row.", "contract 2", "planned"),
+    Requirement(
+        "D11",
+        "Disk pressure refuses new ids in steps and loses no row.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="Nobody is told that the room is nearly used up.",
+                file="daemon/pressure.py",
+                old="if pct >= HIGH_PCT and not self._is_high:",
+                new="if pct >= 100 * HIGH_PCT:",
+                test=f"{_DISK}::test_used_up_room_refuses_new_sends_while_what_was_accepted_is_still_sent",
+            ),
+            Fault(
+                what="New ids are taken until there is no room to send them.",
+                file="daemon/pressure.py",
+                old="accepts_bytes=reserved * REFUSE_PCT // 100",
+                new="accepts_bytes=reserved",
+                test=f"{_DISK}::test_used_up_room_refuses_new_sends_while_what_was_accepted_is_still_sent",
+            ),
+            Fault(
+                what="What was accepted cannot be sent, once new ids are refused.",
+                file="daemon/pressure.py",
+                old="claims_bytes=reserved)",
+                new="claims_bytes=reserved // 2)",
+                test=f"{_DISK}::test_used_up_room_refuses_new_sends_while_what_was_accepted_is_still_sent",
+            ),
+            Fault(
+                what="An outbox without any room goes on to take more.",
+                file="daemon/pressure.py",
+                old="claims_bytes=reserved)",
+                new="claims_bytes=100 * reserved)",
+                test=f"{_DISK}::test_an_outbox_without_any_room_sends_nothing_takes_what_comes_in_and_goes_on_later",
+            ),
+            Fault(
+                what="The inbox takes whatever comes.",
+                file="daemon/pressure.py",
+                old="self._inbox.limit(reserved)",
+                new="self._inbox.limit(100 * reserved)",
+                test="tests/acceptance/test_inbound_refused.py::test_a_lost_inbox_that_has_no_room_to_come_back_says_so_and_goes_on_when_there_is",
+            ),
+        ),
+    ),
     Requirement(
         "D12",
         "Migrations only go forward; a newer file is refused.",
@@ -623,7 +713,63 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
         ),
     ),
-    Requirement("D13", "Bodies, requests, streams and rates are bounded, as configured.", "contract 2", "planned"),
+    Requirement(
+        "D13",
+        "Bodies, requests, streams and rates are bounded, as configured.",
+        "contract 2",
+        "proven",
+        faults=(
+            Fault(
+                what="The settings' size of a request is passed over.",
+                file="daemon/app.py",
+                old="daemon_routes(parts), observer, body_bytes_max=ipc.body_bytes_max)",
+                new="daemon_routes(parts), observer)",
+                test=f"{_LIMITS}::test_requests_and_batches_are_as_large_as_the_settings_say_and_no_larger",
+            ),
+            Fault(
+                what="A batch may be as large as any other request, and no larger.",
+                file="daemon/http/sends.py",
+                old="body_bytes_max=parts.settings.config.ipc.batch_bytes_max",
+                new="body_bytes_max=None",
+                test=f"{_LIMITS}::test_requests_and_batches_are_as_large_as_the_settings_say_and_no_larger",
+            ),
+            Fault(
+                what="The server cuts off what the settings allow.",
+                file="daemon/app.py",
+                old="ServerLimits(request_bytes_max=2 * max(ipc.body_bytes_max, ipc.batch_bytes_max))",
+                new="ServerLimits()",
+                test=f"{_LIMITS}::test_a_batch_beyond_the_default_is_taken_where_the_settings_allow_it",
+            ),
+            Fault(
+                what="As many requests at once as come.",
+                file="daemon/app.py",
+                old="app = InFlight(router, observer, ipc.in_flight_max)",
+                new="app = InFlight(router, observer)",
+                test=f"{_LIMITS}::test_one_request_more_than_the_settings_allow_at_once_is_told_to_come_again",
+            ),
+            Fault(
+                what="As many streams as by default, whatever the settings say.",
+                file="daemon/http/events.py",
+                old="Streams(parts.settings.config.ipc.streams_max)",
+                new="Streams()",
+                test=f"{_LIMITS}::test_one_stream_more_than_the_settings_allow_is_told_so",
+            ),
+            Fault(
+                what="A token asks as often as by default, whatever the settings say.",
+                file="daemon/app.py",
+                old="limit=RateLimit(ipc.requests_per_s, ipc.burst),",
+                new="limit=RateLimit(),",
+                test=f"{_LIMITS}::test_a_token_is_held_to_the_settings_rate_and_the_socket_is_not",
+            ),
+            Fault(
+                what="The size of a request can be set to nothing at all.",
+                file="daemon/settings.py",
+                old='int, Meta(ge=1 << 16, le=1 << 26, description="The largest request',
+                new='int, Meta(description="The largest request',
+                test=f"{_LIMITS}::test_a_limit_that_is_none_keeps_the_daemon_from_starting",
+            ),
+        ),
+    ),
     Requirement("D14", "The rest of the local API is there, authenticated, documented.", "contract 2", "planned"),
     Requirement(
         "D15",
@@ -750,7 +896,35 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("D18", "Files are shared sealed, bounded and path-safe.", "contract 2", "later"),
     Requirement("D19", "Gapless sender numbers reveal a silently lost WAL tail.", "contract 2", "later"),
     # --- 3. The wire -------------------------------------------------------------------------------
-    Requirement("N1", "One main socket speaks the documented tagged JSON frames.", "contract 3", "planned"),
+    Requirement(
+        "N1",
+        "One main socket speaks the documented tagged JSON frames.",
+        "contract 3",
+        "proven",
+        faults=(
+            Fault(
+                what="The fields of a hello are not those of the contract.",
+                file="wire/frames.py",
+                old='class Hello(Frame, frozen=True, tag="hello", rename="camel"):',
+                new='class Hello(Frame, frozen=True, tag="hello"):',
+                test="tests/integration/test_broker.py::test_the_frames_are_spelled_as_the_contract_spells_them",
+            ),
+            Fault(
+                what="A frame is tagged with another word.",
+                file="wire/frames.py",
+                old='tag="send_result"',
+                new='tag="sent"',
+                test="tests/integration/test_broker.py::test_the_frames_are_spelled_as_the_contract_spells_them",
+            ),
+            Fault(
+                what="What comes before the hello is answered after it.",
+                file="broker/ws.py",
+                old='            raise Closing(frames.CLOSE_UNAUTHENTICATED, "hello_required")\n        try:\n',
+                new=('            raise Closing(frames.CLOSE_BAD_FRAME, "hello_required")\n        try:\n'),
+                test=f"{_HELLO}::test_nothing_is_understood_before_the_hello",
+            ),
+        ),
+    ),
     Requirement(
         "N2",
         "Features are negotiated and every parameter is validated.",
@@ -1046,7 +1220,35 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
         ),
     ),
-    Requirement("B8", "The orphan check finds any row that lost its partner.", "contract 4", "planned"),
+    Requirement(
+        "B8",
+        "The orphan check finds any row that lost its partner.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="A message without its body passes.",
+                file="broker/stores/sqlite/upkeep.sql",
+                old="  h.history_id IS NOT NULL AND t.id IS NULL AND q.id IS NULL,",
+                new="  h.history_id IS NULL AND t.id IS NULL AND q.id IS NULL,",
+                test=f"{_BROKER}::test_a_row_that_lost_its_partner_is_found_and_named_and_the_exit_code_tells",
+            ),
+            Fault(
+                what="A message whose id is free again passes.",
+                file="broker/stores/sqlite/upkeep.py",
+                old='(("rows_without_ids", ()), ',
+                new="(",
+                test=f"{_BROKER}::test_a_row_that_lost_its_partner_is_found_and_named_and_the_exit_code_tells",
+            ),
+            Fault(
+                what="A script that checks is told that all is well.",
+                file="cli/broker.py",
+                old='return 1 if found["violations"] else 0',
+                new="return 0",
+                test=f"{_BROKER}::test_a_row_that_lost_its_partner_is_found_and_named_and_the_exit_code_tells",
+            ),
+        ),
+    ),
     Requirement(
         "Q1",
         "A DM reaches one daemon of its member, in order, until acked.",
@@ -1056,10 +1258,10 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A message is acknowledged before the inbox has it.",
                 file="daemon/link.py",
-                old="            await self._store_or_wait(items, receiver)\n",
+                old="            await self.store(partial(receiver.deliver, items))\n",
                 new=(
                     "            await self._write(frames.render(frames.Ack([one.history_id for one in items])))\n"
-                    "            await self._store_or_wait(items, receiver)\n"
+                    "            await self.store(partial(receiver.deliver, items))\n"
                 ),
                 test=f"{_INBOX}::test_what_the_inbox_could_not_store_is_not_acknowledged_and_comes_again",
             ),
@@ -1134,6 +1336,20 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new="word",
                 test=f"{_DELIVERY}::test_search_finds_words_and_takes_them_for_nothing_but_words",
             ),
+            Fault(
+                what="What is fetched again into a lost inbox is not found by its words.",
+                file="daemon/stores/sqlite/inbox.py",
+                old='_SQL["index_words"], [(seq, item.body) for seq, item in numbered]',
+                new='_SQL["index_words"], [(seq, item.body) for seq, item in numbered if kind == "message"]',
+                test=f"{_STORE}::test_search_finds_every_message_that_is_kept_and_none_that_was_swept",
+            ),
+            Fault(
+                what="The words of a message outlive it.",
+                file="daemon/stores/sqlite/inbox.py",
+                old='_SQL["unindex_words"], [(seq, body) for seq, body, _, _ in messages]',
+                new='_SQL["unindex_words"], []',
+                test=f"{_STORE}::test_the_index_of_words_holds_those_of_the_inbox_and_no_others",
+            ),
         ),
     ),
     Requirement("Q3", "Queue work is leased with a fencing token to one worker.", "contract 4", "planned"),
@@ -1149,6 +1365,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old="async with asyncio.timeout(self._house.settings.slow_consumer_s):",
                 new="async with asyncio.timeout(None):",
                 test="tests/integration/test_broker_delivery.py::test_a_consumer_that_stops_reading_is_closed_and_loses_nothing",
+            ),
+            Fault(
+                what="A stream that was busy goes on with what came last, and passes over the rest.",
+                file="daemon/feed.py",
+                old="after + 1 == self._newest[0].seq",
+                new="after < self._newest[0].seq",
+                test="tests/unit/daemon/test_feed.py::test_a_stream_that_was_busy_reads_all_that_it_missed_from_the_store_in_order",
             ),
         ),
     ),
@@ -1204,7 +1427,66 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
         ),
     ),
-    Requirement("Q8", "Members make topics and queues; roles rule, names are unique.", "contract 4", "planned"),
+    Requirement(
+        "Q8",
+        "Members make topics and queues; roles rule, names are unique.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="A topic that is there cannot be made again.",
+                file="broker/stores/sqlite/topics.sql",
+                old="VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+                new="VALUES (?1, ?2, ?3, ?4)",
+                test=f"{_MEMBERS}::test_any_member_makes_topics_and_queues_once_and_only_while_the_broker_is_there",
+            ),
+            Fault(
+                what="An admin puts an owner out.",
+                file="broker/policy.py",
+                old="if actor.role is not Role.OWNER and Role.OWNER in (target.role, role):",
+                new="if actor.role is Role.MEMBER and Role.OWNER in (target.role, role):",
+                test=f"{_CALLS}::test_an_admin_invites_and_revokes_from_the_moment_it_is_one",
+            ),
+            Fault(
+                what="The last owner leaves, and nobody can ever change the mesh again.",
+                file="broker/policy.py",
+                old="and role is not Role.OWNER and owners == 1:",
+                new="and role is not Role.OWNER and owners == 0:",
+                test=f"{_CALLS}::test_whoever_leaves_is_answered_and_then_closed",
+            ),
+            Fault(
+                what="Whoever was put out stays connected under a session's key.",
+                file="broker/hub.py",
+                old="        for connection in self._of(member.id):\n            self.leave(connection)\n",
+                new=(
+                    "        for connection in tuple(self._live.get((member.id, None), ())):\n"
+                    "            self.leave(connection)\n"
+                ),
+                test=f"{_CALLS}::test_a_member_who_is_revoked_is_put_out_at_once_and_for_good",
+            ),
+            Fault(
+                what="Keys of a member who was put out are still said to lead somewhere.",
+                file="broker/stores/sqlite/directory.sql",
+                old="WHERE k.mesh_id = ?1 AND k.pubkey = ?2 AND m.revoked_at IS NULL",
+                new="WHERE k.mesh_id = ?1 AND k.pubkey = ?2",
+                test=f"{_CALLS}::test_a_member_who_is_revoked_is_put_out_at_once_and_for_good",
+            ),
+            Fault(
+                what="A daemon that was put out asks again and again, and looks well.",
+                file="daemon/link.py",
+                old="if (closed.code, closed.reason) == _REVOKED:",
+                new="if closed.code == 0:",
+                test=f"{_MEMBERS}::test_a_daemon_whose_member_was_revoked_says_so_keeps_its_rows_and_rarely_asks_again",
+            ),
+            Fault(
+                what="Who was put out can be impersonated under its name.",
+                file="broker/stores/sqlite/directory.sql",
+                old="WHERE mesh_id = ?1 AND name_folded = ?2\n",
+                new="WHERE mesh_id = ?1 AND name_folded = ?2 AND revoked_at IS NULL\n",
+                test="tests/contract/broker/test_directory_contract.py::test_a_revoked_member_sends_and_gets_nothing_more_and_what_it_had_stays",
+            ),
+        ),
+    ),
     # --- 5. Presence -------------------------------------------------------------------------------
     Requirement("P1", "Any sign of life keeps a lease; a watchdog's terminate is none.", "contract 5", "planned"),
     Requirement("P2", "A join is announced only when no live lease stands.", "contract 5", "planned"),
@@ -1274,7 +1556,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="Every member may invite.",
                 file="broker/stores/sqlite/directory.py",
-                old="or inviter.role not in MAY_INVITE:",
+                old="or inviter.role not in MANAGERS:",
                 new="or not inviter.role:",
                 test=f"{_BROKER_HTTP}::test_an_invite_lets_its_newcomers_in_and_nobody_else",
             ),
@@ -1288,7 +1570,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="Whoever reaches a broker from elsewhere makes meshes on it.",
                 file="broker/app.py",
-                old="if not is_loopback and settings.admin_token_file is None:",
+                old="if is_reached and settings.admin_token_file is None:",
                 new="if not host:",
                 test=f"{_BROKER_HTTP}::test_beyond_this_machine_a_broker_needs_an_admin_token",
             ),

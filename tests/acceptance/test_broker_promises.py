@@ -1,6 +1,7 @@
 """The broker over the wire: what an accept promises, also after a restart, and what it keeps for how long."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from claudemesh.broker import deliver, policy
 from claudemesh.broker.app import check, sweep
 from claudemesh.broker.settings import BrokerSettings, Limits
+from claudemesh.cli.main import main
 from claudemesh.kernel.fingerprint import Kind, SendRequest, fingerprint_send
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.wire import frames
@@ -279,6 +281,44 @@ async def recipient(wire: Wire, client_message_id: str) -> dict[str, Any]:
 
 async def passed(wire: Wire) -> list[frames.Deliver]:
     return [frame for frame in wire._passed if isinstance(frame, frames.Deliver)]
+
+
+@pytest.mark.req("B8")
+async def test_a_row_that_lost_its_partner_is_found_and_named_and_the_exit_code_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running)
+        async with alice.connected() as wire:
+            await wire.call("topic.create", name="news")
+            await wire.call("topic.subscribe", name="news")
+            await wire.call("queue.create", name="jobs")
+            await wire.send(dm("m1", alice), item("m2", Kind.TOPIC, "news"), item("m3", Kind.QUEUE, "jobs"))
+    monkeypatch.setenv("CLAUDEMESH_HOME", str(tmp_path / "home"))
+
+    async def found(hole: str) -> tuple[int, list[dict[str, Any]]]:
+        copied = tmp_path / "copy.db"
+        shutil.copy(tmp_path / "broker.db", copied)
+        if hole:
+            in_file(copied, hole)
+        code = await asyncio.to_thread(main, ["broker", "check", "--json", "--store", f"sqlite:///{copied}"])
+        answer = msgspec.json.decode(capsys.readouterr().out)
+        assert answer["violations"] == len(answer["items"])
+        return code, answer["items"]
+
+    sender = alice.membership.member_id
+    assert await found("") == (0, [])
+    for hole, id_, missing in (
+        ("DELETE FROM message_queue WHERE history_id = 1", "m1", "message"),
+        ("DELETE FROM topic_message", "m2", "message"),
+        ("DELETE FROM delivery_queue WHERE history_id = 1", "m1", "delivery_queue"),
+        ("DELETE FROM queue_lease", "m3", "queue_lease"),
+        ("DELETE FROM client_message_dedupe WHERE client_message_id = 'm2'", "m2", "client_message_dedupe"),
+    ):
+        code, items = await found(hole)
+        assert (code, {"client_message_id": id_, "sender": sender, "missing": [missing]} in items) == (1, True), (
+            hole
+        )
 
 
 # --- who -----------------------------------------------------------------------------------------------------

@@ -3,18 +3,19 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from claudemesh.cli.recover import recover_outbox
 from claudemesh.daemon import identity
-from claudemesh.daemon.settings import Config
+from claudemesh.daemon.settings import Clone, Config
 from claudemesh.daemon.stores.sqlite import salvage
 from claudemesh.daemon.terms import OutboxLimits
-from claudemesh.kernel.errors import AlreadyRunning, HostMismatch, MaxAgeAboveWindow, StoreCorrupt
+from claudemesh.kernel.errors import AlreadyRunning, ConfigError, HostMismatch, MaxAgeAboveWindow, StoreCorrupt
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.keys import KeyPair
-from tests.mesh import local_broker, local_daemon, rejoin
+from tests.mesh import a_membership, local_broker, local_daemon, prepare, rejoin
 
 BOB = "b" * 64
 
@@ -22,9 +23,10 @@ BOB = "b" * 64
 async def test_a_reload_applies_what_can_be_applied_and_names_the_rest(tmp_path: Path) -> None:
     async with local_daemon(tmp_path / "demo", keys=KeyPair.generate()) as daemon:
         config = daemon.state_dir / "config.toml"
-        config.write_text("[outbox]\nprune_after_days = 3\n[ipc]\nburst = 7\n")
+        config.write_text("[outbox]\nprune_after_days = 3\n[ipc]\nburst = 7\npublic_health_check = true\n")
         answer = await daemon.post("/v1/reload", {})
-        assert answer.body == {"applied": ["outbox.prune_after_days"], "needs_restart": ["ipc.burst"]}
+        later = ["ipc.burst", "ipc.public_health_check"]
+        assert answer.body == {"applied": ["outbox.prune_after_days"], "needs_restart": later}
         config.write_text("[outbox]\nprune_after_day = 3\n")
         refused = await daemon.post("/v1/reload", {})
         assert refused.status == 400
@@ -130,6 +132,32 @@ async def test_a_state_directory_of_another_host_is_refused(tmp_path: Path) -> N
     with pytest.raises(HostMismatch, match="accept-host"):
         async with local_daemon(state_dir, keys=keys):
             pass
+
+
+@pytest.mark.req("D16")
+@pytest.mark.parametrize(("policy", "count"), [("warn", 1), ("allow", 0)])
+async def test_a_state_directory_of_another_host_is_warned_of_and_counted_unless_it_is_allowed(
+    tmp_path: Path, policy: Literal["warn", "allow"], count: int
+) -> None:
+    state_dir, keys = tmp_path / "demo", KeyPair.generate()
+    prepare(state_dir, keys, None)
+    identity.record_host(state_dir, identity.Host("another-machine", "00:11:22:33:44:55"))
+    async with local_daemon(state_dir, keys=keys, config=Config(clone=Clone(policy))) as daemon:
+        metrics = (await daemon.request("GET", "/v1/metrics")).body
+    assert f"cm_daemon_clone_suspected_total {count}" in metrics
+    assert (state_dir / "daemon.log").read_text().count("daemon.clone_suspected") == count
+
+
+@pytest.mark.req("N1")
+@pytest.mark.parametrize("address", ["http://mesh.example.org", "ws://10.0.0.1:7450", "mesh.example.org:7450"])
+async def test_a_broker_that_would_be_spoken_to_in_the_clear_keeps_the_daemon_from_starting(
+    tmp_path: Path, address: str
+) -> None:
+    joined, was_ready = a_membership("demo", address), False
+    with pytest.raises(ConfigError, match="https"):
+        async with local_daemon(tmp_path / "demo", keys=KeyPair.generate(), joined=joined):
+            was_ready = True
+    assert not was_ready
 
 
 @pytest.mark.req("D16", "Q1")

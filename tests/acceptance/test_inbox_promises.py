@@ -119,6 +119,8 @@ async def test_what_is_restored_into_a_lost_inbox_is_told_to_nobody(tmp_path: Pa
         damage(there / "inbox.db")
         async with rejoin(here) as alice, rejoin(there) as bob:
             await bob.receives(30)
+            found = (await bob.get("/v1/inbox/search?q=17"))["messages"]
+            assert [message["client_message_id"] for message in found] == ["m17"]
             await alice.send("bob", "new")
             await bob.receives(31)
             assert await told(bob, "new") == ["new"]

@@ -155,3 +155,28 @@ async def test_a_row_that_the_broker_has_is_done_and_one_that_it_has_not_is_sent
             assert await settled(alice, "lost") == {"lost": ("dead", "id_retired")}
         async with rejoin(there) as bob:
             assert len(await bob.inbox()) == 2
+
+
+@pytest.mark.req("Q7")
+async def test_the_outbox_is_read_page_by_page_and_a_cursor_of_elsewhere_is_told_so(tmp_path: Path) -> None:
+    state_dir, keys = tmp_path / "demo", KeyPair.generate()
+    async with local_daemon(state_dir, keys=keys) as daemon:
+        for number in range(5):
+            await daemon.send(BOB, "x", client_message_id=f"m{number}")
+        pages, more, cursor = [], "", ""
+        while more is not None:
+            page = await daemon.get(f"/v1/outbox?limit=2{more and f'&cursor={more}'}")
+            pages.append([row["client_message_id"] for row in page["rows"]])
+            more = page["next_cursor"]
+            cursor = more or cursor
+        assert pages == [["m0", "m1"], ["m2", "m3"], ["m4"]]
+        epoch, _, seq = cursor.partition(".")
+        assert seq == "4"
+        answers = [
+            await daemon.request("GET", f"/v1/outbox?cursor={said}") for said in (f"{epoch}.99", "feed.1", "4")
+        ]
+        told = [(answer.status, answer.body["code"]) for answer in answers]
+        assert told == [(409, "cursor_ahead"), (410, "cursor_expired"), (400, "invalid_request")]
+    async with local_daemon(state_dir, keys=keys) as daemon:
+        page = await daemon.get(f"/v1/outbox?cursor={cursor}")
+        assert [row["client_message_id"] for row in page["rows"]] == ["m4"], "it is good after a restart"

@@ -180,6 +180,27 @@ async def test_receipts_that_were_missed_are_asked_for_on_the_next_connection(tm
         writer.close()
 
 
+@pytest.mark.req("Q6")
+async def test_receipts_that_moved_while_the_daemon_was_off_are_asked_for_after_its_start(tmp_path: Path) -> None:
+    async with sending(tmp_path, lambda _: TAKEN) as (broker, daemon):
+        await daemon.send("queue:q", "x", client_message_id="m1")
+        await row(daemon, "m1")
+        reader, writer = await asyncio.open_unix_connection(str(daemon.state_dir / "sock"))
+        writer.write(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n")
+        seen = (await reader.readuntil(b"here you are")).rpartition(b"id: ")[2].split()[0]
+        writer.close()
+        daemon.stopping.set()
+        assert daemon.task is not None
+        await daemon.task
+        broker.moved = {"m1": "read"}
+        async with local_daemon(daemon.state_dir, keys=daemon.keys) as again:
+            reader, writer = await asyncio.open_unix_connection(str(again.state_dir / "sock"))
+            writer.write(b"GET /v1/events HTTP/1.1\r\nhost: x\r\nlast-event-id: " + seen + b"\r\n\r\n")
+            async with asyncio.timeout(WITHIN_S):
+                await reader.readuntil(b'"client_message_id":"m1","state":"read"')
+            writer.close()
+
+
 @pytest.mark.req("D7", "F5")
 @pytest.mark.parametrize("rolled", [0.0, 0.9])
 async def test_a_row_that_is_told_when_to_come_back_waits_that_long_and_a_jitter_on_top(

@@ -1,5 +1,6 @@
 """A disk without room, and room that is used up: new sends are refused, and nothing that was accepted is lost."""
 
+import asyncio
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from claudemesh.daemon import identity
+from claudemesh.daemon.events import Warned
 from claudemesh.daemon.settings import Config, Disk
 from claudemesh.runtime.keys import KeyPair
-from tests.mesh import LocalDaemon, local_broker, local_daemon
+from tests.mesh import WITHIN_S, LocalDaemon, local_broker, local_daemon, rejoin
 
 BOB = "b" * 64
 BODY = "x" * 4_000
@@ -42,12 +44,18 @@ async def send_until_refused(daemon: LocalDaemon, prefix: str) -> tuple[list[str
 
 async def ids(daemon: LocalDaemon) -> list[str]:
     found: list[str] = []
-    cursor: int | None = 0
-    while cursor is not None:
-        page = await daemon.get(f"/v1/outbox?limit=1000&cursor={cursor}")
+    more = ""
+    while True:
+        page = await daemon.get(f"/v1/outbox?limit=1000{more}")
         found += [row["client_message_id"] for row in page["rows"]]
-        cursor = page["next_cursor"]
-    return found
+        if page["next_cursor"] is None:
+            return found
+        more = f"&cursor={page['next_cursor']}"
+
+
+async def reserve(daemon: LocalDaemon, reserved_bytes: int) -> None:
+    (daemon.state_dir / "config.toml").write_text(f"[disk]\nreserved_bytes = {reserved_bytes}\n")
+    assert (await daemon.post("/v1/reload", {})).body["applied"] == ["disk.reserved_bytes"]
 
 
 @pytest.mark.req("D11")
@@ -77,10 +85,67 @@ async def test_used_up_room_refuses_new_sends_while_what_was_accepted_is_still_s
             accepted, refused = await send_until_refused(alice, "m")
             assert (await alice.send(BOB, BODY, client_message_id=accepted[0])).status == 202
             metrics = (await alice.request("GET", "/v1/metrics")).body
-            (pct,) = [line.split()[1] for line in metrics.splitlines() if line.startswith("cm_daemon_disk_pct ")]
-            assert float(pct) >= 95
+            gauge = 'cm_daemon_disk_pct{store="outbox"} '
+            (pct,) = [line.split()[1] for line in metrics.splitlines() if line.startswith(gauge)]
+            assert 95 <= float(pct) < 100, "beyond that nothing would be sent"
             assert "daemon.outbox_pressure_high" in (here / "daemon.log").read_text()
             await broker.start()
             await alice.until(lambda health: health["queue_depth"] == health["inflight"] == 0)
             assert await ids(alice) == accepted, "each was judged by the broker, in the end"
             assert refused not in accepted
+
+
+@pytest.mark.req("D11")
+async def test_an_outbox_without_any_room_sends_nothing_takes_what_comes_in_and_goes_on_later(
+    tmp_path: Path,
+) -> None:
+    async with local_broker(tmp_path) as broker:
+        here, there = await broker.enrol("alice", "bob")
+        await broker.stop()
+        async with rejoin(here) as alice:
+            accepted = [f"m{number}" for number in range(400)]
+            bob_key = identity.load_keys(there).pubkey
+            for key in accepted:
+                assert (await alice.send(bob_key, BODY, client_message_id=key)).status == 202
+            await reserve(alice, 1 << 20)
+            await broker.start()
+            async with rejoin(there) as bob:
+                await alice.until(lambda health: health["connected"])
+                await bob.until(lambda health: health["connected"])
+                assert (await bob.send(alice.keys.pubkey, "inbound", client_message_id="b1")).status == 202
+                assert [message["body"] for message in await alice.receives(1)] == ["inbound"]
+                health = await alice.get("/v1/health")
+                assert (health["queue_depth"], health["inflight"]) == (len(accepted), 0)
+                assert await bob.inbox() == []
+                await reserve(alice, 1 << 30)
+                got = await bob.receives(len(accepted))
+                assert [message["client_message_id"] for message in got] == accepted
+
+
+@pytest.mark.req("D11", "Q1")
+async def test_an_inbox_without_room_makes_the_broker_wait_and_gets_everything_in_order_later(
+    tmp_path: Path,
+) -> None:
+    count = 500
+    config = Config(disk=Disk(reserved_bytes=1 << 20))
+    async with local_broker(tmp_path) as broker:
+        here, there = await broker.enrol("alice", "bob")
+        async with (
+            rejoin(here) as alice,
+            local_daemon(there, keys=identity.load_keys(there), config=config) as bob,
+        ):
+            full = asyncio.Event()
+            bob.world.observer.subscribe(Warned, lambda event: event.what == "inbox_full" and full.set())
+            await bob.until(lambda health: health["connected"])
+            await alice.until(lambda health: health["connected"])
+            for number in range(count):
+                assert (await alice.send("bob", f"{number} {BODY}")).status == 202
+            async with asyncio.timeout(WITHIN_S):
+                await full.wait()
+            await alice.until(lambda health: health["queue_depth"] == health["inflight"] == 0)
+            assert len(await bob.inbox()) < count
+            assert (await bob.send("alice", "outbound goes on")).status == 202
+            assert len(await alice.receives(1)) == 1
+            await reserve(bob, 1 << 30)
+            got = [int(message["body"].partition(" ")[0]) for message in await bob.receives(count)]
+            assert got == list(range(count))

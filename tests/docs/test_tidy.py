@@ -26,7 +26,7 @@ FORBIDDEN = {
 }
 NOT_OURS = {"LICENSE", "requirements/base.txt", "requirements/dev.txt", "requirements/uv.txt"}
 LINES_MAX = 500
-LONG = {"tests/requirements.py"}  # a table: one row for each requirement, and nothing to read in between
+LONG = {"tests/requirements.py", "tests/faults/mesh_mutants.py"}  # tables: one row after the other
 
 # --- which files ---------------------------------------------------------------------------------------
 

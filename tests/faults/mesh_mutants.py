@@ -7,16 +7,21 @@ receipt that lies, a retry that burns a budget, a row that blocks its queue for 
 from tests.requirements import Fault
 
 _ACCEPTS = "tests/contract/broker/test_accept_contract.py"
+_API = "tests/acceptance/test_local_api.py"
 _BROKER = "tests/acceptance/test_broker_promises.py"
 _CALLS = "tests/integration/test_broker_calls.py"
 _DELIVERIES = "tests/contract/broker/test_delivery_contract.py"
 _DELIVERY = "tests/acceptance/test_delivery.py"
+_DRAIN = "tests/unit/daemon/test_drain.py"
 _HARD = "tests/acceptance/test_hard_cases.py"
 _HELLO = "tests/integration/test_broker_hello.py"
 _IPC = "tests/integration/test_local_ipc.py"
 _LANES = "tests/unit/daemon/test_lanes.py"
+_LIFE = "tests/acceptance/test_daemon_life.py"
 _LIMITER = "tests/unit/broker/test_limiter.py"
 _OUTBOX = "tests/contract/daemon/test_outbox_store.py"
+_PROMISES = "tests/acceptance/test_outbox_promises.py"
+_REFUSED = "tests/acceptance/test_inbound_refused.py"
 _SENDER = "tests/acceptance/test_sender_promises.py"
 _SERVICE = "tests/unit/broker/test_service.py"
 _WORK = "tests/contract/broker/test_work_contract.py"
@@ -75,8 +80,14 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="Recipients are woken for what was refused.",
         file="broker/service.py",
-        old="        if accepted:\n            self._told(accepted)\n",
-        new=("        self._told(accepted or [Accepted('', 0, (1, 2, 3))])\n"),
+        old="            if isinstance(outcome, Accepted)\n        ]\n        if fresh:\n",
+        new=(
+            "            for outcome in [\n"
+            "                outcome if isinstance(outcome, Accepted) else Accepted('', 0, (1, 2, 3))\n"
+            "            ]\n"
+            "        ]\n"
+            "        if fresh:\n"
+        ),
         test=f"{_SERVICE}::test_recipients_are_woken_after_the_commit_and_only_by_what_was_committed",
     ),
     Fault(
@@ -130,6 +141,34 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         test="tests/integration/test_broker_http.py::test_an_invite_lets_its_newcomers_in_and_nobody_else",
     ),
     # --- deliveries and receipts -----------------------------------------------------------------
+    Fault(
+        what="What is told while the store is read is pushed before what the store says.",
+        file="broker/deliver.py",
+        old="self._has_caught_up = not page and not self._bell.is_set()",
+        new="self._has_caught_up = not page",
+        test="tests/unit/broker/test_deliver.py::test_however_commits_and_looks_interleave_all_is_pushed_once_in_order",
+    ),
+    Fault(
+        what="What was pushed out of the store is pushed again when it is told.",
+        file="broker/deliver.py",
+        old="        if parcel.history_id <= self._cursor:\n",
+        new="        if parcel.history_id <= 0:\n",
+        test="tests/unit/broker/test_deliver.py::test_however_commits_and_looks_interleave_all_is_pushed_once_in_order",
+    ),
+    Fault(
+        what="A recipient who does not read has all that is sent to it kept in memory.",
+        file="broker/deliver.py",
+        old="or len(self._offered) >= OFFERED_MAX:",
+        new="or self._cursor < 0:",
+        test="tests/unit/broker/test_deliver.py::test_what_is_offered_while_nobody_reads_is_left_in_the_store",
+    ),
+    Fault(
+        what="A message that is pushed at once does not say to which session it goes.",
+        file="broker/stores/sqlite/accept.py",
+        old="(destination.id,), answered, destination.to_session)",
+        new="(destination.id,), answered)",
+        test="tests/contract/broker/test_delivery_contract.py::test_what_is_pushed_at_once_is_what_the_store_says",
+    ),
     Fault(
         what="What is pushed counts as delivered.",
         file="broker/deliver.py",
@@ -199,8 +238,8 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A mark is taken as told before the broker has answered.",
         file="daemon/stores/sqlite/inbox.sql",
-        old=("WHERE seq = ?1 AND (read_at IS NULL OR read_told = 1);\n\n-- name: delete_event"),
-        new="WHERE seq = ?1;\n\n-- name: delete_event",
+        old="WHERE seq = ?1 AND (read_at IS NULL OR read_told = 1)\nRETURNING",
+        new="WHERE seq = ?1\nRETURNING",
         test="tests/contract/daemon/test_inbox_store.py::test_a_mark_that_the_broker_does_not_know_yet_keeps_its_message",
     ),
     Fault(
@@ -209,6 +248,48 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         old="await self._unfinished.ask(link)",
         new="pass",
         test=f"{_SENDER}::test_receipts_that_were_missed_are_asked_for_on_the_next_connection",
+    ),
+    Fault(
+        what="After a start nobody asks how far the sends of the last run have come.",
+        file="daemon/receive.py",
+        old="self._unfinished.hold(reversed(await self._outbox.newest_done(HELD_MAX)))",
+        new="await self._outbox.newest_done(HELD_MAX)",
+        test=f"{_SENDER}::test_receipts_that_moved_while_the_daemon_was_off_are_asked_for_after_its_start",
+    ),
+    Fault(
+        what="Old rows are asked about one after the other.",
+        file="daemon/overdue.py",
+        old="asyncio.Semaphore(RETIRES_MAX)",
+        new="asyncio.Semaphore(1)",
+        test=f"{_DRAIN}::test_many_old_rows_are_asked_about_at_once_but_not_all",
+    ),
+    Fault(
+        what="The search for old rows goes through all that wait.",
+        file="daemon/stores/sqlite/outbox.sql",
+        old="FROM outbox INDEXED BY outbox_by_age\nWHERE\n    status",
+        new="FROM outbox INDEXED BY outbox_open\nWHERE\n    status",
+        test=f"{_OUTBOX}::test_what_is_asked_again_and_again_reads_only_the_rows_it_returns",
+    ),
+    Fault(
+        what="A wall clock that is set ahead empties the inbox.",
+        file="daemon/sweep.py",
+        old="now = world.steady_ms()",
+        new="now = world.clock.wall_ms()",
+        test="tests/unit/daemon/test_sweep.py::test_setting_the_wall_clock_sweeps_nothing",
+    ),
+    Fault(
+        what="After every batch the sender claims once more, and finds nothing.",
+        file="daemon/drain.py",
+        old="has_more = lane in claimed.more or lane in waits",
+        new="has_more = True",
+        test=f"{_DRAIN}::test_where_a_claim_took_all_none_follows_until_something_new_comes",
+    ),
+    Fault(
+        what="What did not fit into a frame is forgotten.",
+        file="daemon/drain.py",
+        old="has_more = lane in claimed.more or lane in waits",
+        new="has_more = lane in waits",
+        test=f"{_DRAIN}::test_what_does_not_fit_into_one_frame_follows_in_the_next",
     ),
     # --- work queues -----------------------------------------------------------------------------
     Fault(
@@ -334,15 +415,15 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A claim passes over a row that is out, and takes those behind it.",
         file="daemon/stores/sqlite/outbox.py",
-        old="            if row[7] != OutboxState.PENDING or (",
-        new=("            if row[7] != OutboxState.PENDING:\n                continue\n            if ("),
+        old="                break  # it is out, and holds back its followers\n",
+        new="                continue\n",
         test=f"{_OUTBOX}::test_a_row_that_is_out_holds_back_its_followers",
     ),
     Fault(
         what="A message that is larger than a frame's share is never sent, nor anything behind it.",
         file="daemon/stores/sqlite/outbox.py",
-        old="(bytes_left < 0 and claimed)",
-        new="bytes_left < 0",
+        old="if bytes_left < 0 and claimed:",
+        new="if bytes_left < 0:",
         test=f"{_OUTBOX}::test_a_claim_is_bounded_but_its_first_row_goes_however_large",
     ),
     Fault(
@@ -353,11 +434,53 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         test=f"{_OUTBOX}::test_a_row_that_moved_meanwhile_is_not_retired",
     ),
     Fault(
-        what="Nobody is told that the room is nearly used up.",
-        file="daemon/pressure.py",
-        old="if self.pct >= HIGH_PCT and not self._is_high:",
-        new="if self.pct >= 100 * HIGH_PCT:",
-        test="tests/chaos/test_full_disk.py::test_used_up_room_refuses_new_sends_while_what_was_accepted_is_still_sent",
+        what="An item that has no stored form is taken in all the same, and ends one connection after the other.",
+        file="wire/frames.py",
+        old="        orjson.dumps(item.meta)  #",
+        new="        pass  #",
+        test=f"{_REFUSED}::test_an_item_that_nobody_can_store_is_counted_and_holds_back_nothing",
+    ),
+    Fault(
+        what="An item that cannot be read ends the connection with all that came beside it.",
+        file="wire/frames.py",
+        old="            return sift(_raw_deliver.decode(text).items)\n",
+        new="            raise BadFrame(str(error)) from error\n",
+        test=f"{_REFUSED}::test_an_item_that_nobody_can_store_is_counted_and_holds_back_nothing",
+    ),
+    Fault(
+        what="A lost inbox that has no room ends its connection, again and again.",
+        file="daemon/receive.py",
+        old="await link.store(partial(self._inbox.restore, delivered.items, self._world.steady_ms(), upto))",
+        new="await self._inbox.restore(delivered.items, self._world.steady_ms(), upto)",
+        test=f"{_REFUSED}::test_a_lost_inbox_that_has_no_room_to_come_back_says_so_and_goes_on_when_there_is",
+    ),
+    Fault(
+        what="What nobody told a stream is passed over until something else happens.",
+        file="daemon/feed.py",
+        old="                self._newest = ()  # the store",
+        new="                pass  # the store",
+        test="tests/unit/daemon/test_feed.py::test_what_nobody_told_is_found_when_nothing_happens_for_a_while",
+    ),
+    Fault(
+        what="A connection that is to be closed is answered as if it went on.",
+        file="asgi/server.py",
+        old="or cycle.flow.write_paused or not cycle.keep_alive:",
+        new="or cycle.flow.write_paused:",
+        test="tests/unit/asgi/test_server.py::test_where_an_answer_needs_more_than_a_write_it_goes_the_long_way",
+    ),
+    Fault(
+        what="A header may bring another line with it.",
+        file="asgi/server.py",
+        old="if len(lines.splitlines()) != len(headers):",
+        new="if not lines and headers:",
+        test="tests/unit/asgi/test_server.py::test_a_header_that_would_begin_another_line_is_never_sent",
+    ),
+    Fault(
+        what="The way to answer stays in the scope, so that only the collector frees a request.",
+        file="asgi/messages.py",
+        old="scope.pop(ANSWER, None)",
+        new="scope.get(ANSWER)",
+        test="tests/unit/asgi/test_server.py::test_the_way_to_answer_does_not_stay_in_the_scope",
     ),
     Fault(
         what="One request more than fit is let in.",
@@ -400,5 +523,102 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         old="        return CONFLICT\n",
         new="        return FAILED\n",
         test="tests/unit/cli/test_main.py::test_a_conflict_is_4_and_its_words_can_be_read",
+    ),
+    # --- the broker's mesh and its surroundings ----------------------------------------------------
+    Fault(
+        what="A clock that jumps ahead sweeps what is not old.",
+        file="broker/upkeep.py",
+        old="now = min(self._steady_ms(), self._clock.wall_ms())",
+        new="now = self._clock.wall_ms()",
+        test="tests/contract/broker/test_upkeep_contract.py::test_a_clock_that_jumps_ahead_makes_nothing_old",
+    ),
+    Fault(
+        what="Two daemons on copies of one state directory replace each other for ever.",
+        file="daemon/link.py",
+        old=" or (closed.code, closed.reason) == _REPLACED",
+        new="",
+        test="tests/acceptance/test_membership.py::"
+        "test_of_two_daemons_on_copies_of_one_state_directory_the_older_stays_away",
+    ),
+    Fault(
+        what="Behind a proxy whoever comes makes meshes.",
+        file="broker/app.py",
+        old="is_reached = settings.public_hosts or not is_loopback(host)",
+        new="is_reached = not is_loopback(host)",
+        test="tests/integration/test_broker_http.py::test_behind_a_proxy_the_public_name_is_answered_and_no_other",
+    ),
+    Fault(
+        what="One member's expensive calls take all the readers.",
+        file="broker/calls.py",
+        old="self._turns.setdefault(identity.member.id, asyncio.Lock())",
+        new="asyncio.Lock()",
+        test="tests/unit/broker/test_calls.py::"
+        "test_of_one_members_expensive_calls_one_runs_at_a_time_and_others_need_not_wait",
+    ),
+    Fault(
+        what="A hello that was under way when its member was revoked gets in.",
+        file="broker/hub.py",
+        old="        if key[0] in self._revoked:\n            raise MemberRevoked\n",
+        new="",
+        test="tests/unit/broker/test_calls.py::"
+        "test_a_hello_that_was_being_judged_while_its_member_was_revoked_comes_to_nothing",
+    ),
+    Fault(
+        what="A mesh's new budget holds after the next hello only.",
+        file="broker/service.py",
+        old="self._budgets[mesh.id] = mesh.sends_per_window",
+        new="self._budgets.pop(mesh.id, None)",
+        test="tests/integration/test_broker_calls.py::test_a_meshs_own_budget_holds_at_once_and_after_a_restart",
+    ),
+    # --- the daemon's start, and its cursors -----------------------------------------------------
+    Fault(
+        what="A clone is warned of where it is allowed.",
+        file="daemon/app.py",
+        old='if is_elsewhere and policy == "warn":',
+        new="if is_elsewhere:",
+        test=f"{_LIFE}::test_a_state_directory_of_another_host_is_warned_of_and_counted_unless_it_is_allowed",
+    ),
+    Fault(
+        what="A broker beyond this machine is spoken to in the clear.",
+        file="wire/addresses.py",
+        old='if scheme == "http" and not is_loopback(host):',
+        new='if scheme == "http" and not host:',
+        test=f"{_LIFE}::test_a_broker_that_would_be_spoken_to_in_the_clear_keeps_the_daemon_from_starting",
+    ),
+    Fault(
+        what="What is read once, at the start, is said to be in force after a reload.",
+        file="daemon/settings.py",
+        old='FIXED = ("ipc.", "clone.")',
+        new='FIXED = ("ipc.b", "clone.")',
+        test=f"{_LIFE}::test_a_reload_applies_what_can_be_applied_and_names_the_rest",
+    ),
+    Fault(
+        what="A cursor of another outbox begins somewhere in this one.",
+        file="daemon/http/outbox.py",
+        old="parse_cursor(query.cursor, bounds)",
+        new='int(query.cursor.rpartition(".")[2])',
+        test=f"{_PROMISES}::test_the_outbox_is_read_page_by_page_and_a_cursor_of_elsewhere_is_told_so",
+    ),
+    # --- the rest of the local API ---------------------------------------------------------------
+    Fault(
+        what="What a member says of itself is acknowledged and not kept.",
+        file="broker/calls.py",
+        old="        await self._ports.directory.set_about(identity.sender, args.about)\n",
+        new="",
+        test=f"{_API}::test_what_a_member_says_of_itself_is_shown_to_the_others_and_outlives_its_broker",
+    ),
+    Fault(
+        what="The daemon's document does not say that TCP needs a token.",
+        file="daemon/http/__init__.py",
+        old="everywhere=BEFORE_ANY_ROUTE,",
+        new="everywhere=(),",
+        test=f"{_API}::test_by_tcp_everything_needs_a_token_but_health_where_it_is_made_public",
+    ),
+    Fault(
+        what="The health check is public unless it is asked for.",
+        file="daemon/http/__init__.py",
+        old='frozenset({"/v1/health"} if ipc.public_health_check else ())',
+        new='frozenset({"/v1/health"})',
+        test=f"{_API}::test_by_tcp_everything_needs_a_token_but_health_where_it_is_made_public",
     ),
 )

@@ -1,12 +1,14 @@
-"""What is asked by `call`: the directory, topics, queues, receipts, marks, retiring."""
+"""What is asked by `call`: the directory, members, topics, queues, receipts, marks, retiring."""
 
 from pathlib import Path
 
 import pytest
 
 from claudemesh.kernel.fingerprint import Kind
+from claudemesh.runtime.keys import KeyPair
 from claudemesh.wire import frames
-from tests.integration.broker_client import Refused, broker, create_mesh, dm, item, join
+from tests.integration.broker_client import Peer, Refused, broker, create_mesh, dm, item, join, opened
+from tests.integration.test_broker_hello import attest, refused_hello, session_hello
 
 
 async def test_the_directory_names_everybody_with_their_keys(tmp_path: Path) -> None:
@@ -151,3 +153,85 @@ async def test_a_full_inbox_pauses_deliveries_until_it_says_otherwise(tmp_path: 
             assert not [one for one in wire._passed if isinstance(one, frames.Deliver)]
             await wire.call("deliver.pause", paused=False)
             assert len(await wire.deliveries(1)) == 1
+
+
+# --- who may be there, and on which terms -------------------------------------------------------------------
+
+
+@pytest.mark.req("Q8", "N3")
+async def test_a_member_who_is_revoked_is_put_out_at_once_and_for_good(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running, name="alice")
+        bob, carol = await join(alice, "bob"), await join(alice, "carol")
+        session = KeyPair.generate()
+        async with alice.connected() as a, bob.connected() as b, opened(running) as s, carol.connected() as c:
+            await s.say(session_hello(bob, session, s.nonce, attest(bob.keys, session)))
+            await s.expect(frames.HelloAck)
+            with pytest.raises(Refused) as refused:
+                await c.call("member.revoke", member="bob")
+            assert refused.value.code == "forbidden"
+            gone = await a.call("member.revoke", member="Bob")
+            assert (gone["name"], gone["pubkey"]) == ("bob", bob.keys.pubkey)
+            for wire in (b, s):
+                assert await wire.closed() == (4401, "revoked")
+            told = await c.expect(frames.Event)
+            assert (told.name, told.data) == ("member_left", {"name": "bob", "pubkey": bob.keys.pubkey})
+            assert await refused_hello(bob) == (4401, "revoked")
+            [outcome] = await c.send(dm("1", bob))
+            assert (outcome.status, outcome.code) == (404, "destination_not_found")
+            assert [one["name"] for one in (await c.call("peers", all=True))["peers"]] == ["alice", "carol"]
+            assert (await c.call("resolve", pubkeys=[bob.keys.pubkey, session.pubkey]))["known"] == []
+
+
+@pytest.mark.req("Q8")
+async def test_whoever_leaves_is_answered_and_then_closed(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running, name="alice")
+        bob = await join(alice, "bob")
+        async with alice.connected() as a, bob.connected() as b:
+            with pytest.raises(Refused) as refused:
+                await a.call("member.revoke", member=alice.keys.pubkey)
+            assert refused.value.problem["reason"] == "last_owner"
+            assert (await b.call("member.revoke", member=bob.keys.pubkey))["name"] == "bob"
+            assert await b.closed() == (4401, "revoked")
+            assert (await a.call("ping"))["server_time_ms"]
+
+
+@pytest.mark.req("Q8")
+async def test_an_admin_invites_and_revokes_from_the_moment_it_is_one(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running, name="alice")
+        bob = await join(alice, "bob")
+        async with alice.connected() as a, bob.connected() as b:
+            made = await a.call("member.role", member="bob", role="admin")
+            assert (made["name"], made["role"]) == ("bob", "admin")
+            await join(bob, "carol")
+            for op, args in (
+                ("member.revoke", {"member": "alice"}),
+                ("member.role", {"member": "carol", "role": "owner"}),
+            ):
+                with pytest.raises(Refused) as refused:
+                    await b.call(op, **args)
+                assert refused.value.code == "forbidden"
+            assert (await b.call("member.revoke", member="carol"))["name"] == "carol"
+            with pytest.raises(Refused) as refused:
+                await a.call("member.role", member="bob", role="king")
+            assert refused.value.code == "invalid_request"
+
+
+@pytest.mark.req("B1", "Q8")
+async def test_a_meshs_own_budget_holds_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running, name="alice")
+        bob = await join(alice, "bob")
+        async with alice.connected() as a, bob.connected() as b:
+            changed = await a.call("mesh.set", sends_per_window=2)
+            assert (changed["sends_per_window"], changed["connections"]) == (2, "prefer_newest")
+            outcomes = await b.send(*(dm(f"{number}", alice) for number in range(4)))
+            assert [outcome.status for outcome in outcomes] == [201, 201, 429, 429]
+            with pytest.raises(Refused) as refused:
+                await b.call("mesh.set", sends_per_window=100)
+            assert refused.value.code == "forbidden"
+    async with broker(tmp_path) as again, Peer(again, bob.keys, bob.membership).connected() as b:
+        outcomes = await b.send(*(dm(f"n{number}", alice) for number in range(3)))
+        assert [outcome.status for outcome in outcomes] == [201, 201, 429]

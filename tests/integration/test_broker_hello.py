@@ -18,7 +18,6 @@ from claudemesh.wire.negotiation import CONCURRENT, DEDUPE, MAX_PAYLOAD, OPTIONA
 from tests.integration.broker_client import (
     BOUND_S,
     Peer,
-    RunningBroker,
     Wire,
     broker,
     clock,
@@ -293,19 +292,6 @@ async def test_a_daemon_that_requires_what_there_is_not_is_told_and_closed(tmp_p
 # --- two connections ---------------------------------------------------------------------------------
 
 
-async def set_policy(running: RunningBroker, folder: Path, policy: str) -> None:
-    """Set a mesh's policy as an operator would, in the store: there is no call for it yet."""
-    import sqlite3  # noqa: PLC0415  only here, and never the product's own way to the file
-
-    def change() -> None:
-        with sqlite3.connect(folder / "broker.db", timeout=BOUND_S) as connection:
-            connection.execute("UPDATE mesh SET policy = ?", (policy,))
-        connection.close()
-
-    await asyncio.to_thread(change)
-    assert running
-
-
 @pytest.mark.req("N4")
 async def test_the_same_instance_takes_its_own_place(tmp_path: Path) -> None:
     async with broker(tmp_path) as running:
@@ -333,8 +319,8 @@ async def test_another_instance_takes_over_and_only_it_gets_the_deliveries(tmp_p
 async def test_a_mesh_may_prefer_the_oldest_or_allow_both(tmp_path: Path, policy: str) -> None:
     async with broker(tmp_path) as running:
         alice = await create_mesh(running)
-        await set_policy(running, tmp_path, policy)
         async with alice.connected() as first:
+            await first.call("mesh.set", connections=policy)
             if policy == "prefer_oldest":
                 async with opened(running) as late:
                     await late.say(alice.hello(late.nonce, instance_id="another"))

@@ -62,7 +62,7 @@ async def test_a_mesh_is_not_made_without_proof_of_the_key(tmp_path: Path) -> No
         }
 
 
-@pytest.mark.req("I3")
+@pytest.mark.req("I3", "Q8")
 async def test_an_invite_lets_its_newcomers_in_and_nobody_else(tmp_path: Path) -> None:
     async with broker(tmp_path) as running:
         alice = await create_mesh(running, name="alice")
@@ -124,6 +124,27 @@ async def test_a_web_page_cannot_reach_the_broker_through_the_browser(tmp_path: 
             assert (await request("POST", url, asked, headers)).status == 403
         plain = await request("POST", url, asked, {"Content-Type": "text/plain"})
         assert (plain.status, plain.json["code"]) == (415, "json_only")
+
+
+@pytest.mark.req("D15")
+async def test_behind_a_proxy_the_public_name_is_answered_and_no_other(tmp_path: Path) -> None:
+    public, token = ["Mesh.example.org"], str(tmp_path / "admin_token")
+    with pytest.raises(ConfigError, match="admin token"):
+        async with broker(tmp_path, public_hosts=public):
+            pass
+    async with broker(tmp_path, public_hosts=public, admin_token_file=token) as running:
+        for host, status in (
+            ("mesh.example.org", 200),
+            ("mesh.example.org:443", 403),
+            ("other.example.org", 403),
+            (running.url.removeprefix("http://"), 200),
+        ):
+            assert (await request("GET", f"{running.url}/v1/health", None, {"Host": host})).status == status, host
+        page = {"Host": "mesh.example.org", "Origin": "https://mesh.example.org"}
+        assert (await request("GET", f"{running.url}/v1/health", None, page)).json["code"] == "bad_origin"
+        asked = create_request(KeyPair.generate(), "demo", "alice")
+        made = await request("POST", f"{running.url}/v1/meshes", asked, {"Host": "mesh.example.org"})
+        assert made.json["code"] == "missing_token"
 
 
 @pytest.mark.req("O1")

@@ -6,6 +6,7 @@ token is in `tokens`; this file puts them in their order and says what was refus
 it: its file mode and the peer's user id are the guard there.
 """
 
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -35,10 +36,11 @@ class LocalGuard:
         observer: Observer,
         limit: RateLimit | None = LOCAL_RATE,
         public_paths: frozenset[str] = frozenset(),
+        public_hosts: Iterable[str] = (),
     ) -> None:
         self._app = app
         self._tokens = tokens
-        self._names = Names.of_loopback(port)
+        self._names = Names.of_loopback(port, public_hosts)
         self._clock = clock
         self._observer = observer
         self._limit = limit

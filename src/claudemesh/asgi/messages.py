@@ -19,9 +19,14 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+Answer: TypeAlias = Callable[[int, Headers, bytes], bool]
 
 # In `scope["state"]`: an asyncio.Event that the server sets when it stops, so that streams end by themselves.
 STOPPING: Final = "stopping"
+
+# In the scope, where the server offers it: an `Answer`, which sends a whole one in one step, since two messages
+# take much longer. It returns False, and has sent nothing, where an answer needs more than that.
+ANSWER: Final = "claudemesh.answer"
 
 _JSON: Final[Headers] = ((b"content-type", b"application/json"),)
 _PROBLEM: Final[Headers] = ((b"content-type", problem.CONTENT_TYPE.encode()),)
@@ -92,8 +97,11 @@ def _headers_of(error: MeshError) -> Headers:
 # --- sending ---------------------------------------------------------------------------------------
 
 
-async def send_response(response: Response, send: Send) -> None:
+async def send_response(response: Response, scope: Scope, send: Send) -> None:
     body = response.body
+    answer: Answer | None = scope.pop(ANSWER, None)  # it holds the scope, so it must not stay there
+    if answer is not None and answer(response.status, response.headers, body):
+        return
     headers = (*response.headers, (b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -131,7 +139,7 @@ async def refuse(error: MeshError, scope: Scope, receive: Receive, send: Send) -
     """Answer a request, or one to open a WebSocket, with the problem."""
     response = problem_response(error)
     if scope["type"] == "http":
-        await send_response(response, send)
+        await send_response(response, scope, send)
         return
     await receive()  # websocket.connect
     if "websocket.http.response" not in scope.get("extensions", {}):

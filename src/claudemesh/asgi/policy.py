@@ -1,5 +1,6 @@
 """The pure rules of the local surfaces: who may ask, how much at once, and in which form."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,9 +52,11 @@ class Names:
     origins: frozenset[bytes]
 
     @classmethod
-    def of_loopback(cls, port: int) -> "Names":
+    def of_loopback(cls, port: int, public_hosts: Iterable[str] = ()) -> "Names":
+        """Return those of this machine, and the public ones of a proxy on it; no page of any of these may ask."""
         own = [b"127.0.0.1:%d" % port, b"localhost:%d" % port]
-        return cls(frozenset([*own, b"[::1]:%d" % port]), frozenset(b"http://" + name for name in own))
+        public = [host.lower().encode() for host in public_hosts]
+        return cls(frozenset([*own, b"[::1]:%d" % port, *public]), frozenset(b"http://" + name for name in own))
 
 
 def judge_caller(names: Names, method: str, hosts: list[bytes], origins: list[bytes]) -> MeshError | None:

@@ -78,16 +78,17 @@ class Route:
     statuses: Mapping[int, str] | None = None  # further ones with the same type of answer, and when
     headers: tuple[Header, ...] = ()
     errors: tuple[type[MeshError], ...] = ()
-    body_bytes_max: int = BODY_BYTES_MAX
+    body_bytes_max: int | None = None  # of requests to this route; None: as to any other
 
 
 class _Entry:
     """A route made ready: what would otherwise be worked out with every request."""
 
-    __slots__ = ("decoder", "handler", "pattern", "query", "route")
+    __slots__ = ("bytes_max", "decoder", "handler", "pattern", "query", "route")
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, body_bytes_max: int) -> None:
         self.route = route
+        self.bytes_max = route.body_bytes_max or body_bytes_max
         self.handler = route.handler
         self.query = route.query
         self.decoder = None if route.request is None else msgspec.json.Decoder(route.request)
@@ -100,14 +101,19 @@ class Router:
     """An ASGI application. WebSockets go to the app of their path, as they are."""
 
     def __init__(
-        self, routes: Iterable[Route], observer: Observer, websockets: Mapping[str, App] | None = None
+        self,
+        routes: Iterable[Route],
+        observer: Observer,
+        websockets: Mapping[str, App] | None = None,
+        *,
+        body_bytes_max: int = BODY_BYTES_MAX,
     ) -> None:
         self._observer = observer
         self._websockets = dict(websockets or {})
         self._exact: dict[str, dict[str, _Entry]] = {}
         self._patterns: dict[str, tuple[re.Pattern[str], dict[str, _Entry]]] = {}
         for route in routes:
-            self._add(_Entry(route))
+            self._add(_Entry(route, body_bytes_max))
 
     def _add(self, entry: _Entry) -> None:
         path, method = entry.route.path, entry.route.method
@@ -136,7 +142,7 @@ class Router:
             known = self._judge(error, scope, entry)
             code, response = known.code, problem_response(known)
         if isinstance(response, Response):
-            await send_response(response, send)
+            await send_response(response, scope, send)
         else:
             leave(scope)
             await self._stream(response, entry, scope, receive, send)
@@ -202,7 +208,7 @@ async def _parse(entry: _Entry, params: dict[str, str], scope: Scope, receive: R
     if len(headers) != len(sent):
         _refuse_repeats(sent)
     query = None if entry.query is None else _parse_query(scope["query_string"], entry.query)
-    bytes_max = entry.route.body_bytes_max
+    bytes_max = entry.bytes_max
     length = headers.get(b"content-length")
     if (length is not None and length != b"0") or b"transfer-encoding" in headers:
         _refuse_by_head(headers, length, bytes_max)

@@ -10,6 +10,7 @@ connection on a Unix socket whose peer is another user.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -18,6 +19,7 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final, cast
 
 import uvloop
@@ -27,7 +29,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 
 from claudemesh.asgi.events import ConnectionRefused, ServerWarned
-from claudemesh.asgi.messages import STOPPING, App, problem_response
+from claudemesh.asgi.messages import ANSWER, STOPPING, App, Headers, problem_response
 from claudemesh.asgi.sockets import unlink_unix
 from claudemesh.kernel.errors import MeshError, PayloadTooLarge, RateLimited, RequestTimeout
 from claudemesh.runtime.observe import Observer
@@ -37,6 +39,7 @@ DESCRIPTORS_MAX: Final = 65_536
 PONG_BYTES_MAX: Final = 64 << 10  # answers to pings that wait to be read
 HEAD_BYTES_MAX: Final = 64 << 10
 SWEEPS_A_TIMEOUT: Final = 4
+GARBAGE_MAX: Final = 20_000  # objects made and not yet freed, before the collector looks for cycles among them
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PEER: Final = struct.Struct("3i")  # SO_PEERCRED: pid, uid, gid
@@ -240,6 +243,7 @@ class _HttpConnection(HttpToolsProtocol):
             self.headers = self.headers.copy()  # what follows a chunked body is added there, and counts for nothing
             if self.scope["method"] != "HEAD":
                 self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
+                self.scope[ANSWER] = partial(_answer, self.cycle, self.transport)  # type: ignore[typeddict-unknown-key]
 
     def on_message_complete(self) -> None:
         self._waiting_since_s = None
@@ -322,6 +326,30 @@ class _Joined:
         self._transport.close()
 
 
+def _answer(
+    cycle: RequestResponseCycle, transport: asyncio.Transport, status: int, headers: Headers, body: bytes
+) -> bool:
+    """Do in one step what uvicorn does with the two messages of an answer that is all there."""
+    if cycle.response_started or cycle.disconnected or cycle.flow.write_paused or not cycle.keep_alive:
+        return False
+    head = STATUS_LINE[status] + _lines(headers)
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
+
+
+@lru_cache(256)
+def _lines(headers: Headers) -> bytes:
+    """Return the lines of a head; most answers have the same."""
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    if len(lines.splitlines()) != len(headers):
+        raise ValueError("a header holds a line break")
+    return lines
+
+
 class _WebSocket(WebSocketsSansIOProtocol):
     def __init__(
         self,
@@ -354,9 +382,8 @@ def _peer_uid(transport: asyncio.BaseTransport) -> int | None:
 def _render(error: MeshError) -> bytes:
     """Return a whole answer, for when there is no request to answer yet."""
     response = problem_response(error)
-    headers = [*response.headers, (b"content-length", b"%d" % len(response.body)), (b"connection", b"close")]
-    head = b"".join(b"%s: %s\r\n" % header for header in headers)
-    return STATUS_LINE[response.status] + head + b"\r\n" + response.body
+    headers = (*response.headers, (b"content-length", b"%d" % len(response.body)), (b"connection", b"close"))
+    return STATUS_LINE[response.status] + _lines(headers) + b"\r\n" + response.body
 
 
 # --- what uvicorn would log ------------------------------------------------------------------------
@@ -382,6 +409,11 @@ def run(main: Callable[[], Awaitable[int]]) -> int:
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(DESCRIPTORS_MAX, hard)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+    # What is imported stays, and what a request makes is freed with it: there is next to nothing to collect. With
+    # Python's own threshold the collector looks through the requests under way, again and again.
+    gc.freeze()
+    gc.set_threshold(GARBAGE_MAX)
 
     async def awaited() -> int:
         return await main()

@@ -5,7 +5,6 @@ committed, then the lease clock and the file. Whatever is cut short there is as 
 """
 
 import asyncio
-import ipaddress
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
@@ -33,6 +32,7 @@ from claudemesh.runtime.home import InstanceLock, ensure_private_dir
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
+from claudemesh.wire.addresses import is_loopback
 
 EXIT_OK: Final = 0
 STOP_GRACE_S: Final = 5.0
@@ -148,13 +148,11 @@ def parse_listen(settings: BrokerSettings) -> Address:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal():
         raise ConfigError(f"listen = {settings.listen!r} is not HOST:PORT")
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback and settings.admin_token_file is None:
-        raise ConfigError(f"{host} can be reached from other machines: that needs an admin token file")
-    return Address(host, int(port), is_loopback)
+    is_reached = settings.public_hosts or not is_loopback(host)
+    if is_reached and settings.admin_token_file is None:
+        reached = ", ".join(settings.public_hosts) or host
+        raise ConfigError(f"{reached} can be reached from other machines: that needs an admin token file")
+    return Address(host, int(port), is_loopback(host))
 
 
 # --- while it runs ---------------------------------------------------------------------------------
@@ -185,7 +183,15 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
         port = port_of(listener)
         app: App = assemble(parts)
         if address.is_loopback:  # a web page must not get to it through the browser of this machine
-            app = LocalGuard(app, None, port=port, clock=world.clock, observer=world.observer, limit=None)
+            app = LocalGuard(
+                app,
+                None,
+                port=port,
+                clock=world.clock,
+                observer=world.observer,
+                limit=None,
+                public_hosts=settings.public_hosts,
+            )
         server = Server(app, [listener], world.observer, limits=server_limits(settings))
         await server.start()
         keeping = [spawn(_upkeep_of(settings, world, stores).run(settings.retention.sweep_every_s))]

@@ -4,15 +4,25 @@ Arguments are checked against their type before the handler sees them. What a ha
 error; what nobody expected is a bare internal error.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Meta
 
 from claudemesh.broker.hub import Hub
-from claudemesh.broker.model import Claim, DeliveryState, Identity, MessageReceipt, RecipientReceipt
+from claudemesh.broker.model import (
+    Claim,
+    ConnectionPolicy,
+    DeliveryState,
+    Identity,
+    MessageReceipt,
+    RecipientReceipt,
+    Role,
+)
 from claudemesh.broker.policy import QUEUE_LEASE_MS
 from claudemesh.broker.ports import (
     AcceptStore,
@@ -28,13 +38,14 @@ from claudemesh.kernel.errors import InvalidRequest, MeshError, NotFound
 from claudemesh.kernel.ids import parse_client_message_id
 from claudemesh.wire import problem
 from claudemesh.wire.frames import Call, Reply
-from claudemesh.wire.names import parse_topic
+from claudemesh.wire.names import ABOUT_LENGTH_MAX, parse_topic
 
 IDS_MAX: Final = 1_000
 REPLAY_COUNT: Final = 256
 REPLAY_BYTES: Final = 1024 * 1024
 LEASE_MS_MIN: Final = 1_000
 LEASE_MS_MAX: Final = 24 * 3_600_000
+SENDS_PER_WINDOW_MAX: Final = 1_000_000  # what the limiter remembers of a member
 
 Id = Annotated[str, Meta(max_length=128)]
 Ids = Annotated[list[Id], Meta(max_length=IDS_MAX)]
@@ -95,6 +106,27 @@ class RetireArgs(Args, frozen=True):
     fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
+class MemberArgs(Args, frozen=True):
+    """A member, by its name or its key."""
+
+    member: Id
+
+
+class RoleArgs(MemberArgs, frozen=True):
+    role: Role
+
+
+class ProfileArgs(Args, frozen=True):
+    about: Annotated[str, Meta(max_length=ABOUT_LENGTH_MAX)]
+
+
+class MeshArgs(Args, frozen=True):
+    """What is not said stays."""
+
+    connections: ConnectionPolicy | None = None
+    sends_per_window: Annotated[int, Meta(ge=1, le=SENDS_PER_WINDOW_MAX)] | None = None
+
+
 class TraceArgs(Args, frozen=True):
     id: Id
 
@@ -105,8 +137,11 @@ Handler = Callable[[Identity, Any], Awaitable[Json | None]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
+    """A heavy one reads much: of one member they run one after the other, so that the readers are there for all."""
+
     args: type[Args]
     handler: Handler
+    is_heavy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +160,15 @@ class Calls:
         self._service = service
         self._hub = hub
         self._clock = clock
+        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()  # by member, while in use
         self.operations: Mapping[str, Operation] = {
             "ping": Operation(Args, self._ping),
             "directory": Operation(Args, self._directory),
             "peers": Operation(PeersArgs, self._peers),
+            "profile": Operation(ProfileArgs, self._profile),
+            "member.revoke": Operation(MemberArgs, self._member_revoke),
+            "member.role": Operation(RoleArgs, self._member_role),
+            "mesh.set": Operation(MeshArgs, self._mesh_set),
             "topic.create": Operation(Named, self._topic_create),
             "topic.list": Operation(Args, self._topic_list),
             "topic.subscribe": Operation(Named, self._topic_subscribe),
@@ -139,12 +179,12 @@ class Calls:
             "queue.ack": Operation(ClaimArgs, self._queue_ack),
             "queue.nack": Operation(ClaimArgs, self._queue_nack),
             "queue.renew": Operation(RenewArgs, self._queue_renew),
-            "receipts": Operation(ReceiptArgs, self._receipts),
+            "receipts": Operation(ReceiptArgs, self._receipts, is_heavy=True),
             "read": Operation(ReadArgs, self._read),
             "resolve": Operation(ResolveArgs, self._resolve),
-            "replay": Operation(ReplayArgs, self._replay),
+            "replay": Operation(ReplayArgs, self._replay, is_heavy=True),
             "retire": Operation(RetireArgs, self._retire),
-            "trace": Operation(TraceArgs, self._trace),
+            "trace": Operation(TraceArgs, self._trace, is_heavy=True),
         }
 
     async def answer(self, identity: Identity, call: Call) -> Reply:
@@ -163,7 +203,10 @@ class Calls:
             args = msgspec.convert(call.args, operation.args)
         except msgspec.ValidationError as error:
             raise InvalidRequest(f"the arguments of {call.op}: {error}") from error
-        return await operation.handler(identity, args)
+        if not operation.is_heavy:
+            return await operation.handler(identity, args)
+        async with self._turns.setdefault(identity.member.id, asyncio.Lock()):
+            return await operation.handler(identity, args)
 
     # --- who is there ------------------------------------------------------------------------------
 
@@ -199,12 +242,34 @@ class Calls:
                     "pubkey": member.pubkey,
                     "member_id": member.uid,
                     "role": member.role,
+                    "about": member.about,
                     "status": "online" if member.id in connected else "offline",
                 }
                 for member in members
                 if args.everybody or member.id in connected
             ]
         }
+
+    async def _profile(self, identity: Identity, args: ProfileArgs) -> Json:
+        await self._ports.directory.set_about(identity.sender, args.about)
+        return {"about": args.about}
+
+    # --- who may be there --------------------------------------------------------------------------
+
+    async def _member_revoke(self, identity: Identity, args: MemberArgs) -> Json:
+        now = self._clock.wall_ms()
+        member = await self._ports.directory.revoke(identity.sender, args.member, now)
+        self._hub.revoke(member, identity)
+        return {"name": member.name, "pubkey": member.pubkey, "revoked_at": member.revoked_at}
+
+    async def _member_role(self, identity: Identity, args: RoleArgs) -> Json:
+        member = await self._ports.directory.set_role(identity.sender, args.member, args.role)
+        return {"name": member.name, "pubkey": member.pubkey, "role": member.role}
+
+    async def _mesh_set(self, identity: Identity, args: MeshArgs) -> Json:
+        mesh = await self._ports.directory.set_mesh(identity.sender, args.connections, args.sends_per_window)
+        self._service.set_budget(mesh)
+        return {"slug": mesh.slug, "connections": mesh.policy, "sends_per_window": mesh.sends_per_window}
 
     # --- topics ------------------------------------------------------------------------------------
 

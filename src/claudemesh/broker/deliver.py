@@ -1,8 +1,10 @@
 """The pump of one connection: from the store to the socket, in history order, never more than the window holds.
 
-It is woken after commits that concern its member and then reads the store, from behind what it pushed last; so what
-it pushes is always committed, and a wake-up that is lost or comes twice does no harm. A consumer that does not
-acknowledge fills its window, and then costs nothing more: the rest waits in the store.
+It is told after commits that concern its member, and then reads the store, from behind what it pushed last. A read
+that finds nothing, and during which nothing was told, shows that it has caught up: since commits are told in their
+order, what it is offered next is what comes next, and is pushed as it is. Whenever it cannot be sure, it reads. So
+what it pushes is always committed, and in order. A consumer that does not acknowledge fills its window, and then
+costs nothing more: the rest waits in the store.
 
 A push without an ack counts as a failed attempt only if the socket showed life long after it; it is then pushed
 again, and in the end given up. A connection that ends has counted nothing: the next begins with all that is open.
@@ -31,6 +33,8 @@ PAGE_COUNT: Final = 256
 PAGE_BYTES: Final = 1024 * 1024
 
 ACKS_TOGETHER: Final = 4_096  # in one transaction: the writer belongs to the senders
+
+OFFERED_MAX: Final = 16  # that wait to be pushed as they are; more are read from the store
 
 RECHECK_MS: Final = 5_000  # how soon to look again after a store that failed, or a socket that showed no life
 
@@ -66,8 +70,23 @@ class Pump:
         self._cursor = 0  # everything open up to here was pushed, or is in the window
         self._window: dict[int, Pushed] = {}  # pushed, not acknowledged; oldest push first
         self._window_bytes = 0
+        self._has_caught_up = False  # all that is open and was told is pushed or offered
+        self._offered: list[Parcel] = []
 
     def wake(self) -> None:
+        """Look into the store: there may be more."""
+        self._has_caught_up = False
+        self._offered.clear()
+        self._bell.set()
+
+    def offer(self, parcel: Parcel) -> None:
+        """Take what was committed just now, in the order of the commits."""
+        if parcel.history_id <= self._cursor:
+            return  # a look into the store was quicker
+        if not self._has_caught_up or len(self._offered) >= OFFERED_MAX:
+            self.wake()
+            return
+        self._offered.append(parcel)
         self._bell.set()
 
     def set_active(self, *, active: bool) -> None:
@@ -75,12 +94,12 @@ class Pump:
         if active and not self._is_active:
             self._cursor, self._window, self._window_bytes = 0, {}, 0
         self._is_active = active
-        self._bell.set()
+        self.wake()
 
     def rewind(self) -> None:
         """Look again at all that is open: something that another connection was to get may be this one's now."""
         self._cursor = 0
-        self._bell.set()
+        self.wake()
 
     def set_paused(self, *, paused: bool) -> None:
         """Wait for an inbox that is full: nothing is pushed, and nothing counts as an attempt."""
@@ -113,9 +132,7 @@ class Pump:
         room, room_bytes = WINDOW_COUNT - len(self._window), WINDOW_BYTES - self._window_bytes
         if not self._is_active or self._is_paused or room <= 0 or room_bytes <= 0:
             return False
-        page = await self._store.page(
-            self._recipient, self._cursor, min(room, PAGE_COUNT), min(room_bytes, PAGE_BYTES)
-        )
+        page = await self._next_page(min(room, PAGE_COUNT), min(room_bytes, PAGE_BYTES))
         if not page or not self._is_active:
             return False
         self._cursor = page[-1].history_id
@@ -128,6 +145,17 @@ class Pump:
             points.reach(BEFORE_PUSH)
             await self._push(render_deliver(parcel.payload for parcel in fresh))
         return True
+
+    async def _next_page(self, count_max: int, bytes_max: int) -> list[Parcel]:
+        if self._has_caught_up:
+            offered, self._offered = self._offered, []
+            if len(offered) <= count_max and sum(len(parcel.payload) for parcel in offered) <= bytes_max:
+                return offered
+            self._has_caught_up = False
+        page = await self._store.page(self._recipient, self._cursor, count_max, bytes_max)
+        # Whoever told something meanwhile has rung the bell: then nobody knows whether this look saw it.
+        self._has_caught_up = not page and not self._bell.is_set()
+        return page
 
     def _drop(self, history_id: int) -> Pushed:
         pushed = self._window.pop(history_id)
@@ -149,6 +177,7 @@ class Pump:
             if id_ in self._window:  # else its ack came meanwhile
                 self._drop(id_)
         self._cursor = min(self._cursor, min(overdue) - 1)
+        self.wake()
         if dead:
             self._gave_up(dead)
         return True

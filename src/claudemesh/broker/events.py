@@ -64,6 +64,17 @@ class MemberDisconnected:
 
 
 @dataclass(frozen=True, slots=True)
+class MembershipEnded:
+    """A member was revoked, by another or by itself."""
+
+    name: ClassVar[str] = "broker.membership_ended"
+    level: ClassVar[Level] = "warning"
+    mesh: str
+    member: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionsMet:
     """Two connections came under one key; `outcome` says what became of the older one."""
 

@@ -11,7 +11,7 @@ from claudemesh.broker.policy import ATTESTATION_MAX_MS, CLOCK_SKEW_MAX_MS
 from claudemesh.broker.ports import DirectoryStore
 from claudemesh.kernel.clock import Clock
 from claudemesh.runtime.keys import is_pubkey, verify
-from claudemesh.wire.frames import CLOSE_BAD_FRAME, CLOSE_UNAUTHENTICATED, PROTOCOL, Hello
+from claudemesh.wire.frames import CLOSE_BAD_FRAME, CLOSE_UNAUTHENTICATED, PROTOCOL, REASON_REVOKED, Hello
 from claudemesh.wire.signing import attestation_bytes, hello_bytes
 
 INSTANCE_ID_LENGTH_MAX: Final = 128
@@ -40,7 +40,7 @@ async def verify_hello(hello: Hello, nonce: str, directory: DirectoryStore, cloc
     if mesh is None or member is None:
         raise HelloRefused("unknown_member")
     if member.revoked_at is not None:
-        raise HelloRefused("revoked")
+        raise HelloRefused(REASON_REVOKED)
     identity = Identity(mesh, member, hello.instance_id, hello.session_pubkey)
     await _remember_session(identity, member, directory, now)
     return identity

@@ -10,8 +10,9 @@ receipts come from the store.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from claudemesh.broker.events import ConnectionsMet, MemberConnected
-from claudemesh.broker.model import Accepted, Identity, Moved
+from claudemesh.broker.events import ConnectionsMet, MemberConnected, MembershipEnded
+from claudemesh.broker.model import Fresh, Identity, Member, Moved, Parcel
+from claudemesh.broker.parcels import render_fresh
 from claudemesh.broker.policy import Meeting, judge_meeting
 from claudemesh.runtime.observe import Observer
 from claudemesh.wire import frames
@@ -36,6 +37,9 @@ class Live(Protocol):
     def wake(self) -> None:
         """There may be something to deliver."""
 
+    def offer(self, parcel: Parcel) -> None:
+        """Say that this was committed for it just now; said in the order of the commits."""
+
     def set_active(self, active: bool) -> None:  # noqa: FBT001  a switch
         """Whether it is the one of its key that gets deliveries."""
 
@@ -53,16 +57,23 @@ class AlreadyConnected(Exception):
     """The mesh prefers the oldest instance, and one stands."""
 
 
+class MemberRevoked(Exception):
+    """It was revoked while it proved who it is."""
+
+
 class Hub:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._live: dict[_Key, list[Live]] = {}  # of each key, the oldest first
         self._keys: dict[int, set[_Key]] = {}  # of each member, the keys it is connected under
+        self._revoked: set[int] = set()  # since this process began
 
     def join(self, connection: Live) -> None:
         """Add a proven connection, after judging it against those that stand under its key."""
         identity = connection.identity
         key = _key(identity)
+        if key[0] in self._revoked:
+            raise MemberRevoked
         for standing in tuple(self._live.get(key, ())):
             self._meet(standing, connection)
         self._live.setdefault(key, []).append(connection)
@@ -86,13 +97,28 @@ class Hub:
         elif self._live.pop(key, None) is not None:
             self._forget(key)
 
-    def committed(self, accepted: Sequence[Accepted]) -> None:
-        """Wake who has something to get, and hint to those who were answered."""
-        answered = [one.answered for one in accepted if one.answered is not None]
+    def revoke(self, member: Member, by: Identity) -> None:
+        """End all connections of a member who was revoked, and tell the others of its mesh."""
+        self._revoked.add(member.id)  # a hello that is being judged may have read the store before
+        for connection in self._of(member.id):
+            self.leave(connection)
+            connection.close(frames.CLOSE_UNAUTHENTICATED, frames.REASON_REVOKED)
+        self._observer.publish(MembershipEnded(by.mesh.uid, member.uid, by.member.uid))
+        self.announce(member.mesh_id, "member_left", {"name": member.name, "pubkey": member.pubkey})
+
+    def committed(self, fresh: Sequence[Fresh]) -> None:
+        """Tell who has something to get, in the order of the commits, and hint to those who were answered."""
+        answered = [one.accepted.answered for one in fresh if one.accepted.answered is not None]
         # The posts of one topic share one tuple: with many subscribers, going through each would be felt.
-        distinct = {id(one.recipients): one.recipients for one in accepted}
-        for member_id in {id_ for recipients in distinct.values() for id_ in recipients}:
-            for connection in self._of(member_id):
+        distinct = {id(one.accepted.recipients): one.accepted.recipients for one in fresh}
+        members = {id_ for recipients in distinct.values() for id_ in recipients}
+        connections = [connection for member_id in members for connection in self._of(member_id)]
+        if len(fresh) == 1 and connections:  # of more, each reads its own share at once
+            parcel = render_fresh(fresh[0])
+            for connection in connections:
+                connection.offer(parcel)
+        else:
+            for connection in connections:
                 connection.wake()
         if answered:
             self.hint_all(answered)

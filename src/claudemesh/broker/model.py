@@ -64,6 +64,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     pubkey: str
     name: str
     role: Role
+    about: str = ""  # what it says of itself
     joined_at: int
     revoked_at: int | None = None
 
@@ -155,6 +156,16 @@ class Accepted(msgspec.Struct, frozen=True):
     history_id: int
     recipients: tuple[int, ...] = ()
     answered: Moved | None = None
+    to_session: str | None = None
+
+
+class Fresh(msgspec.Struct, frozen=True):
+    """What was committed just now, with all that its recipients are told: it need not be looked up."""
+
+    author: Member
+    message: Message
+    accepted: Accepted
+    accepted_at: int
 
 
 class Duplicate(msgspec.Struct, frozen=True):

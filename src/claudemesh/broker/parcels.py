@@ -2,7 +2,7 @@
 
 import msgspec
 
-from claudemesh.broker.model import Delivery
+from claudemesh.broker.model import Delivery, Fresh, Parcel
 from claudemesh.wire.frames import DeliverItem, render_item
 
 
@@ -25,3 +25,27 @@ def render_delivery(delivery: Delivery) -> bytes:
             to_session=delivery.to_session,
         )
     )
+
+
+def render_fresh(fresh: Fresh) -> Parcel:
+    """Return what the store will say of it from now on."""
+    author, message, accepted = fresh.author, fresh.message, fresh.accepted
+    delivery = Delivery(
+        history_id=accepted.history_id,
+        broker_message_id=accepted.broker_message_id,
+        client_message_id=message.client_message_id,
+        sender_id=author.uid,
+        sender_pubkey=author.pubkey,
+        sender_name=author.name,
+        kind=message.kind,
+        ref=message.ref,
+        body=message.body,
+        accepted_at=fresh.accepted_at,
+        reply_to=message.reply_to,
+        priority=message.priority,
+        meta=message.meta,
+        encoding=message.encoding,
+        to_session=accepted.to_session,
+    )
+    payload = render_delivery(delivery)
+    return Parcel(accepted.history_id, author.id, message.client_message_id, payload, accepted.to_session)

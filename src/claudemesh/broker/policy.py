@@ -1,4 +1,4 @@
-"""The rules of the broker: what refuses a message and in which order, and who stays when two connections meet.
+"""The rules of the broker: what refuses a message, who stays when two connections meet, who may change what.
 
 Within one frame, what comes behind a message that has to be tried again waits for it (`Deferrals`): else the retry
 would be overtaken. What is refused for good holds nobody up.
@@ -17,6 +17,7 @@ from claudemesh.broker.model import (
     DedupeState,
     DeliveryState,
     Duplicate,
+    Member,
     Message,
     RecipientReceipt,
     Role,
@@ -25,6 +26,7 @@ from claudemesh.broker.model import (
 from claudemesh.kernel.admission import AdmissionTable, Conflict, Match, Replay, Standing
 from claudemesh.kernel.contents import check_contents
 from claudemesh.kernel.errors import (
+    Forbidden,
     IdempotencyConflict,
     IdRetired,
     IntegrityError,
@@ -32,6 +34,7 @@ from claudemesh.kernel.errors import (
     MeshError,
     PayloadTooLarge,
     PredecessorDeferred,
+    Revoked,
 )
 from claudemesh.kernel.fingerprint import Kind, SendRequest, fingerprint_send, prefix
 from claudemesh.kernel.ids import parse_client_message_id
@@ -49,7 +52,7 @@ QUEUE_RETURNS_MAX: Final = 10
 CLOCK_SKEW_MAX_MS: Final = 60_000
 ATTESTATION_MAX_MS: Final = 24 * 3_600_000
 
-MAY_INVITE: Final = frozenset({Role.OWNER, Role.ADMIN})
+MANAGERS: Final = frozenset({Role.OWNER, Role.ADMIN})  # they invite, revoke and set
 
 
 class Phase(StrEnum):
@@ -241,3 +244,26 @@ def judge_meeting(
 def is_attempt(pushed_at_ms: int, last_life_ms: int) -> bool:
     """Say whether a push without an ack counts: the socket was still alive long after it. Being away never does."""
     return last_life_ms - pushed_at_ms >= ATTEMPT_AFTER_MS
+
+
+# --- who may change what ---------------------------------------------------------------------------
+
+
+def judge_manager(actor: Member) -> MeshError | None:
+    """Say why the actor may not change the mesh itself."""
+    if actor.revoked_at is not None:
+        return Revoked()
+    return None if actor.role in MANAGERS else Forbidden("only an owner or an admin may do this")
+
+
+def judge_member_change(actor: Member, target: Member, role: Role | None, owners: int) -> MeshError | None:
+    """Say why the actor may not give the target this role, or with None revoke it; the mesh has so many owners."""
+    if actor.revoked_at is not None:
+        return Revoked()
+    if target.role is Role.OWNER and role is not Role.OWNER and owners == 1:
+        return Forbidden("a mesh keeps its last owner: make somebody else an owner first", reason="last_owner")
+    if actor.id == target.id and role in (None, Role.MEMBER):  # whoever wants to may leave, or step down
+        return None
+    if actor.role is not Role.OWNER and Role.OWNER in (target.role, role):
+        return Forbidden("only an owner may do this to an owner, or make one")
+    return judge_manager(actor)

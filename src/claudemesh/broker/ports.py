@@ -11,6 +11,7 @@ from claudemesh.broker.model import (
     AcceptOutcome,
     Batch,
     Claim,
+    ConnectionPolicy,
     Duplicate,
     Member,
     Mesh,
@@ -20,6 +21,7 @@ from claudemesh.broker.model import (
     Parcel,
     Progress,
     Queue,
+    Role,
     Sender,
     StandingMessage,
     SweepPage,
@@ -105,6 +107,21 @@ class DirectoryStore(Protocol):
 
     async def remember_session(self, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
         """Note a session's key for its member; False if the key is already somebody else's."""
+
+    async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
+        """End a membership, another's or one's own; said again it is as it was. Raises NotFound or Forbidden.
+
+        Its key and its name stay taken, its subscriptions end, and what it sent or waits for stays.
+        """
+
+    async def set_role(self, actor: Sender, key_or_name: str, role: Role) -> Member:
+        """Make the member this from now on. Raises NotFound or Forbidden."""
+
+    async def set_about(self, sender: Sender, about: str) -> None:
+        """Keep what the member says of itself."""
+
+    async def set_mesh(self, actor: Sender, policy: ConnectionPolicy | None, sends_per_window: int | None) -> Mesh:
+        """Change what is not None. Raises Forbidden."""
 
 
 class TopicStore(Protocol):

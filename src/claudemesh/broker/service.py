@@ -16,7 +16,9 @@ from claudemesh.broker.model import (
     AcceptOutcome,
     Batch,
     Duplicate,
+    Fresh,
     Identity,
+    Mesh,
     Message,
     StandingMessage,
 )
@@ -40,7 +42,7 @@ AFTER_ACCEPT: Final = points.declare("broker.after_accept")
 
 DAY_MS: Final = 86_400_000
 
-Told = Callable[[Sequence[Accepted]], None]  # what was committed, for those whom it concerns
+Told = Callable[[Sequence[Fresh]], None]  # what was committed, for those whom it concerns
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class AcceptService:
         self._clock = clock
         self._observer = observer
         self._told = told
+        self._budgets: dict[int, int | None] = {}  # of meshes that changed theirs since their members' hellos
 
     async def accept(self, identity: Identity, items: Sequence[Presented]) -> list[AcceptOutcome]:
         """Return an outcome for each item, in their order."""
@@ -101,17 +104,22 @@ class AcceptService:
         """Take it through B2 and B3, and wake who has something to get. Applied in the order of the calls."""
         outcomes = admitted.outcomes
         if admitted.batch.messages:
-            for place, outcome in zip(admitted.places, await self._apply(admitted.batch), strict=True):
+            applied = await self._apply(admitted.batch)
+            for place, outcome in zip(admitted.places, applied, strict=True):
                 outcomes[place] = outcome
             points.reach(AFTER_ACCEPT)
+            self._tell(admitted, applied)  # without a pause since the commit: they are told in its order
         found = [outcome for outcome in outcomes if outcome is not None]
-        self._tell([outcome for outcome in found if isinstance(outcome, Accepted)])
         self._publish(admitted, found)
         return found
 
     def expires_at(self, now_ms: int) -> int | None:
         days = self._settings.dedupe_days
         return None if days is None else now_ms + days * DAY_MS
+
+    def set_budget(self, mesh: Mesh) -> None:
+        """Go by the mesh's new budget from now on."""
+        self._budgets[mesh.id] = mesh.sends_per_window
 
     # --- B0 and B1 ---------------------------------------------------------------------------------
 
@@ -161,8 +169,9 @@ class AcceptService:
         ids = [message.client_message_id for place in places if (message := frame[place].message)]
         if not ids:
             return
-        limit = identity.mesh.sends_per_window or self._settings.sends_per_window
-        waits = await self._limiter.consume(identity.mesh.id, identity.member.id, ids, limit)
+        mesh = identity.mesh
+        limit = self._budgets.get(mesh.id, mesh.sends_per_window) or self._settings.sends_per_window
+        waits = await self._limiter.consume(mesh.id, identity.member.id, ids, limit)
         for place, wait_ms in zip(places, waits, strict=True):
             if wait_ms is not None:
                 outcomes[place] = RateLimited("the budget of this window is used up", retry_after_ms=wait_ms)
@@ -178,9 +187,15 @@ class AcceptService:
             failed = MeshError("the messages could not be stored", error=type(error).__name__)
             return [failed for _ in batch.messages]
 
-    def _tell(self, accepted: Sequence[Accepted]) -> None:
-        if accepted:
-            self._told(accepted)
+    def _tell(self, admitted: Admitted, applied: Sequence[AcceptOutcome]) -> None:
+        author, batch = admitted.identity.member, admitted.batch
+        fresh = [
+            Fresh(author, message, outcome, batch.now_ms)
+            for message, outcome in zip(batch.messages, applied, strict=True)
+            if isinstance(outcome, Accepted)
+        ]
+        if fresh:
+            self._told(fresh)
 
     def _publish(self, admitted: Admitted, outcomes: Sequence[AcceptOutcome]) -> None:
         if not self._observer.hears(BatchAccepted):

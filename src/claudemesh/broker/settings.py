@@ -73,6 +73,10 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     admin_token_file: Annotated[
         str | None, Meta(description="A private file whose token may make meshes; needed beyond loopback.")
     ] = None
+    public_hosts: Annotated[
+        list[str],
+        Meta(description="What a TLS proxy on this machine is asked for, as it stands in Host: mesh.example.org."),
+    ] = []
     limits: Limits = Limits()
     retention: Retention = Retention()
     presence: Presence = Presence()

@@ -13,6 +13,7 @@ from claudemesh.broker.model import SweepPage, Violation
 from claudemesh.broker.ports import UpkeepStore, WorkStore
 from claudemesh.broker.service import DAY_MS
 from claudemesh.kernel.clock import Clock
+from claudemesh.runtime.clock import steady
 from claudemesh.runtime.observe import Observer
 
 BEAT_EVERY_S: Final = 5.0
@@ -37,6 +38,7 @@ class Upkeep:
         self._store = store
         self._work = work
         self._clock = clock
+        self._steady_ms = steady(clock)
         self._observer = observer
         self._message_ms = message_days * DAY_MS
 
@@ -52,8 +54,12 @@ class Upkeep:
         return await self._work.expire(self._clock.wall_ms())
 
     async def sweep(self) -> SweepResult:
-        """Delete what is too old, in pages; a message first, and its id when that has expired too."""
-        now = self._clock.wall_ms()
+        """Delete what is too old, in pages; a message first, and its id when that has expired too.
+
+        What is deleted does not come back, so the earlier of two times counts: a clock that jumps ahead makes
+        nothing old, and neither does one that was ahead when this process began and was set right since.
+        """
+        now = min(self._steady_ms(), self._clock.wall_ms())
         messages = dead_letters = ids = 0
         for mesh_id in await self._store.meshes():
             after, is_done = 0, False

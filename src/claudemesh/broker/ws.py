@@ -20,7 +20,7 @@ from claudemesh.broker.deliver import AckBook, Pump
 from claudemesh.broker.events import ConnectionRefused, DeadLettered, MemberDisconnected
 from claudemesh.broker.hello import HelloRefused, verify_hello
 from claudemesh.broker.hints import Hints
-from claudemesh.broker.hub import AlreadyConnected, Hub
+from claudemesh.broker.hub import AlreadyConnected, Hub, MemberRevoked
 from claudemesh.broker.model import Identity, Moved, Parcel
 from claudemesh.broker.offer import answer_negotiation, derive_offer
 from claudemesh.broker.policy import FRAME_ITEMS_MAX, Meeting
@@ -131,6 +131,9 @@ class Connection:
     def wake(self) -> None:
         self._pump.wake()
 
+    def offer(self, parcel: Parcel) -> None:
+        self._pump.offer(parcel)
+
     def set_active(self, active: bool) -> None:  # noqa: FBT001  a switch
         self._pump.set_active(active=active)
 
@@ -211,6 +214,8 @@ class Connection:
             self._house.hub.join(self)
         except AlreadyConnected as error:
             raise Closing(frames.CLOSE_ALREADY_CONNECTED, Meeting.REFUSED.value) from error
+        except MemberRevoked as error:
+            raise Closing(frames.CLOSE_UNAUTHENTICATED, frames.REASON_REVOKED) from error
 
     async def _serve(self) -> None:
         house, identity = self._house, self.identity

@@ -306,7 +306,7 @@ def stop_daemon(state_dir: Path) -> int | None:
 def _show(session: Session, health: dict[str, Any]) -> None:
     pid = lock_holder(session.state_dir / "pid")
     document = {"running": True, "pid": pid, "socket": os.fspath(session.state_dir / "sock"), **health}
-    broker = "connected" if health.get("connected") else "not connected"
+    broker = "connected" if health.get("connected") else f"not connected: {escape(health.get('link'))}"
     lines = [
         f"{session.out.state('running')}  {escape(session.slug)} as process {pid}, broker {broker}",
         f"waiting to be sent: {escape(health.get('queue_depth'))}, under way: {escape(health.get('inflight'))}",

@@ -9,7 +9,6 @@ must be one that we would also accept from our own user, and must then answer fo
 
 import http.client
 import ssl
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, InvalidRequ
 from claudemesh.runtime.home import Home
 from claudemesh.runtime.keys import KeyPair, is_pubkey, verify
 from claudemesh.wire import problem
+from claudemesh.wire.addresses import parse_broker_url
 from claudemesh.wire.invite import CreateMesh, Invite, Membership, Redeem
 from claudemesh.wire.names import parse_member_name, parse_slug
 from claudemesh.wire.signing import create_mesh_bytes, invite_bytes, redeem_bytes
@@ -33,33 +33,7 @@ ANSWER_BYTES_MAX: Final = 1 << 20
 
 PENDING_KEYS: Final = "keypair.pending.json"
 
-_SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _ERROR: Final = 400
-
-
-def parse_broker_url(text: str) -> str:
-    """Accept a broker's address in its one form. Without TLS only this machine is near enough."""
-    parts = urlsplit(text)
-    try:
-        port = parts.port
-    except ValueError as error:
-        raise InvalidRequest(f"{text!r} has no port that could be one") from error
-    scheme, host = _SCHEMES.get(parts.scheme), parts.hostname
-    if scheme is None or not host or parts.query or parts.fragment or parts.username is not None:
-        raise InvalidRequest(f"{text!r} is not a broker's address: https://HOST[:PORT]")
-    if scheme == "http" and not _is_loopback(host):
-        raise InvalidRequest(
-            f"{text!r} is not on this machine, and http can be read and changed on its way: use https"
-        )
-    named = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{named}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 # --- becoming a member -------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ COMMANDS = {
     "up": "up:up",
     "broker": "broker:broker",
     "mesh": "mesh:mesh",
+    "member": "member:member",
     "daemon": "daemon:daemon",
     "send": "messages:send",
     "inbox": "messages:inbox",
@@ -84,7 +85,7 @@ def _fail(session: Session, error: MeshError, code: int) -> int:
     return code
 
 
-_WORTH_SAYING = ("conflict", "fingerprint_prefix", "reason", "client_message_id", "broker_message_id")
+_WORTH_SAYING = ("conflict", "fingerprint_prefix", "reason", "client_message_id", "broker_message_id", "bytes_max")
 
 
 def _system(error: OSError) -> str:

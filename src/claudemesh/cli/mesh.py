@@ -10,7 +10,7 @@ import click
 
 from claudemesh.cli.command import Group, Session, parse_duration
 from claudemesh.cli.render import escape, when
-from claudemesh.kernel.errors import StateError
+from claudemesh.kernel.errors import MeshError, StateError
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import lock_holder
@@ -20,7 +20,7 @@ NAME_HELP = "What the other members call you."
 
 @click.group(cls=Group)
 def mesh() -> None:
-    """Meshes: create, invite, join, list, leave."""
+    """Meshes: create, invite, join, list, set, leave."""
 
 
 @mesh.command()
@@ -113,26 +113,61 @@ def list_meshes(session: Session) -> None:
     session.out.document({"meshes": entries}, session.out.table(heads, rows))
 
 
+@mesh.command("set")
+@click.option(
+    "--sends-per-window", type=click.IntRange(1, 1_000_000), metavar="N", help="The budget of each member."
+)
+@click.option(
+    "--connections",
+    type=click.Choice(["prefer_newest", "prefer_oldest", "allow_concurrent"]),
+    help="What a second daemon of one member means.",
+)
+@click.pass_obj
+def set_mesh(session: Session, /, **said: str | int | None) -> None:
+    """Change what the mesh goes by; for its owners and admins."""
+    changes = {name: value for name, value in said.items() if value is not None}
+    if not changes:
+        raise click.UsageError("say what to set: --sends-per-window or --connections")
+    with session.client() as client:
+        answer = client.mesh_set(**changes)
+    session.out.document(answer, [f"{escape(name)}: {escape(value)}" for name, value in changes.items()])
+
+
 @mesh.command()
 @click.argument("slug", required=False)
 @click.option("--force", is_flag=True, help="Even with messages that are not sent yet.")
 @click.pass_obj
 def leave(session: Session, slug: str | None, *, force: bool) -> None:
-    """Leave a mesh: stop its daemon, and put its state aside, where nothing sends from it."""
+    """Leave a mesh: tell its broker, stop the daemon, and put its state aside, where nothing sends from it."""
     from claudemesh.cli.daemon import stop_daemon  # noqa: PLC0415 - as above
 
     session.mesh = slug or session.mesh
     state_dir = session.state_dir
     if not force and (waiting := _count_waiting(session)):
         raise StateError(f"{waiting} messages are not sent yet: wait for them, or say --force", waiting=waiting)
+    untold = _tell_broker(session)
     stop_daemon(state_dir)
     kept = session.home.left_dir(session.slug, str(SystemClock().wall_ms()))
     session.home.ensure_dir(kept.parent)
     state_dir.rename(kept)
     session.out.document(
-        {"slug": session.slug, "left": True, "kept_at": str(kept)},
+        {"slug": session.slug, "left": True, "told_broker": untold is None, "kept_at": str(kept)},
         [f"left {escape(session.slug)}; its keys and messages are kept in {escape(kept)}"],
     )
+    if untold is not None:
+        session.out.say(f"the broker still counts you as a member: {untold}")
+
+
+def _tell_broker(session: Session) -> str | None:
+    """End the membership through the daemon; return why it could not be told."""
+    if lock_holder(session.state_dir / "pid") is None:
+        return "the daemon does not run, so it was not told"
+    with session.client() as client:
+        try:
+            client.member_revoke(client.health()["member_pubkey"])
+        except MeshError as error:
+            return error.detail or error.title
+    return None
 
 
 def _count_waiting(session: Session) -> int:

@@ -14,6 +14,7 @@ import click
 
 from claudemesh.cli.command import Command, Session, parse_duration
 from claudemesh.cli.render import Output, escape, when
+from claudemesh.cli.topic import parse_name
 from claudemesh.daemon.client import Client
 from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.ids import parse_client_message_id
@@ -90,35 +91,43 @@ def send(  # noqa: PLR0913 - the options of one command
         answer = client.send(
             to, message, priority=priority, meta=meta, reply_to_id=reply_to, client_message_id=client_message_id
         )
-        reached = _wait(client, answer["client_message_id"], wait, deadline_ms) if wait else None
+        life = _wait(client, answer["client_message_id"], wait, deadline_ms) if wait else None
     out = session.out
-    if wait is None or reached is None:
+    if wait is None or life is None:
         again = " (again: it was sent before)" if answer.get("duplicate") else ""
         out.document(answer, [f"{out.state(answer['status'])}  {escape(answer['client_message_id'])}{again}"])
         return 0
-    has_arrived = reached in STATES and STATES.index(reached) >= STATES.index(wait)
+    reached = str(life["state"])
+    has_arrived = _is_as_far(reached, wait)
     out.document(
         {**answer, "state": reached, "waited_for": wait, "reached": has_arrived},
         [f"{out.state(reached)}  {escape(answer['client_message_id'])}"],
     )
     if not has_arrived:
-        why = "it will not get there" if reached in ENDED else f"it was not {wait} in time, and may still be"
+        why = _last_words(life) if reached in ENDED else f"it was not {wait} in time, and may still be"
         out.say(f"the message is {reached}: {why}")
     return 0 if has_arrived else 1
 
 
-def _wait(client: Client, any_id: str, wanted: str, deadline_ms: int) -> str:
-    """Ask until the message is as far as wanted, or cannot get there, or time is up; return how far it came."""
+def _last_words(life: Json) -> str:
+    """Return what the end of a message rests on."""
+    told = [str(step["evidence"]) for step in life["steps"] if step["state"] == life["state"]]
+    return told[-1] if told else "it will not get there"
+
+
+def _is_as_far(state: str, wanted: str) -> bool:
+    return state in STATES and STATES.index(state) >= STATES.index(wanted)
+
+
+def _wait(client: Client, any_id: str, wanted: str, deadline_ms: int) -> Json:
+    """Ask until the message is as far as wanted, or cannot get there, or time is up; return its life so far."""
     clock = SystemClock()
     patience_s = POLL_S
-    state = "queued"
     while True:
-        state = str(client.trace(any_id)["state"])
-        if state in ENDED or (state in STATES and STATES.index(state) >= STATES.index(wanted)):
-            return state
+        life = client.trace(any_id)
         left_s = (deadline_ms - clock.monotonic_ms()) / 1000
-        if left_s <= 0:
-            return state
+        if life["state"] in ENDED or _is_as_far(life["state"], wanted) or left_s <= 0:
+            return life
         pause(min(patience_s, left_s))
         patience_s = min(patience_s * 1.5, POLL_MAX_S)
 
@@ -132,7 +141,7 @@ def _wait(client: Client, any_id: str, wanted: str, deadline_ms: int) -> str:
 @click.option("--search", metavar="WORDS", help="Only what holds these words.")
 @click.option("--mark-read", is_flag=True, help="Tell the senders that what is shown was read.")
 @click.option("--from", "sender", metavar="PEER", help="Only what this peer sent.")
-@click.option("--topic", metavar="NAME", help="Only this topic's messages.")
+@click.option("--topic", type=parse_name, metavar="NAME", help="Only this topic's messages.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many, and 1000."
 )
@@ -153,6 +162,8 @@ def inbox(  # noqa: PLR0913 - the options of one command
     """Show what was received, oldest first. Showing marks nothing as read."""
     if search is not None and (follow or since or sender or topic):
         raise click.UsageError("--search goes with --limit, --cursor and --mark-read only")
+    if search is not None and not search.strip():
+        raise click.UsageError("--search needs a word to look for")
     with session.client() as client:
         if follow:
             from claudemesh.cli.follow import follow_inbox  # noqa: PLC0415 - only with --follow

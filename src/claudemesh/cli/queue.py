@@ -8,13 +8,14 @@ import click
 from claudemesh.cli.command import Group, Session
 from claudemesh.cli.render import escape, when
 from claudemesh.kernel.errors import ConfigError
+from claudemesh.wire.names import parse_topic
 
 
-def parse_queue(text: str) -> str:
-    return text.removeprefix("queue:")
+def parse_name(text: str) -> str:
+    return parse_topic(text.removeprefix("queue:"))
 
 
-NAME = click.argument("name", type=parse_queue)
+NAME = click.argument("name", type=parse_name)
 ID = click.option("--id", "broker_message_id", required=True, metavar="BROKER_ID", help="As `work` printed it.")
 TOKEN = click.option(
     "--token", type=int, required=True, metavar="N", help="The lease's token, as `work` printed it."

@@ -6,13 +6,14 @@ import click
 
 from claudemesh.cli.command import Group, Session
 from claudemesh.cli.render import escape
+from claudemesh.wire.names import parse_topic
 
 
-def parse_topic(text: str) -> str:
-    return text.removeprefix("#")
+def parse_name(text: str) -> str:
+    return parse_topic(text.removeprefix("#"))
 
 
-NAME = click.argument("name", type=parse_topic)
+NAME = click.argument("name", type=parse_name)
 
 
 @click.group(cls=Group)

@@ -30,8 +30,9 @@ def up(session: Session, listen: str) -> int:
     """Run a broker and a daemon on mesh "local" until Ctrl-C."""
     from claudemesh.cli import enrol  # noqa: PLC0415 - the network's libraries are slow to load
     from claudemesh.daemon import identity  # noqa: PLC0415
+    from claudemesh.wire.addresses import parse_broker_url  # noqa: PLC0415
 
-    broker_url = enrol.parse_broker_url(f"http://{listen}")
+    broker_url = parse_broker_url(f"http://{listen}")
     if listen.endswith(":0") or not listen.rpartition(":")[2].isdecimal():
         raise InvalidRequest("--listen is HOST:PORT, with a port that the daemon can be told")
     session.mesh = SLUG

@@ -5,7 +5,6 @@ is cut short there is as after a crash, which the next start knows how to take u
 """
 
 import asyncio
-import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +16,7 @@ from claudemesh.asgi.guard import LocalGuard
 from claudemesh.asgi.limits import InFlight
 from claudemesh.asgi.policy import RateLimit
 from claudemesh.asgi.routes import Router
-from claudemesh.asgi.server import Server
+from claudemesh.asgi.server import Server, ServerLimits
 from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
 from claudemesh.asgi.tokens import TokenFile
@@ -25,10 +24,10 @@ from claudemesh.daemon import identity as identities
 from claudemesh.daemon.credentials import Credentials
 from claudemesh.daemon.events import CloneSuspected, DaemonStarted, DaemonStopped, InboxSetAside
 from claudemesh.daemon.feed import Feed
-from claudemesh.daemon.http import daemon_routes
+from claudemesh.daemon.http import daemon_routes, public_paths
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.identity import Identity
-from claudemesh.daemon.link import Connector, LinkSettings
+from claudemesh.daemon.link import Connector, LinkSettings, socket_url
 from claudemesh.daemon.marks import Marks
 from claudemesh.daemon.metrics import DaemonMetrics
 from claudemesh.daemon.operate import Operating
@@ -83,10 +82,12 @@ async def serve(settings: DaemonSettings, world: World, stop: asyncio.Event, rea
 
 async def _serve(settings: DaemonSettings, world: World, stop: asyncio.Event, ready: Ready) -> int:
     identity = identities.load(settings.state_dir, world.ids.ulid)
-    if identities.judge_host(settings.state_dir, settings.config.clone.policy) == "differs":
-        world.observer.publish(CloneSuspected(settings.config.clone.policy))
+    policy = settings.config.clone.policy
+    is_elsewhere = identities.judge_host(settings.state_dir, policy) == "differs"
     async with _stores(settings, world) as (outbox, inbox):
         parts = _assemble(settings, world, identity, outbox, inbox)
+        if is_elsewhere and policy == "warn":  # not before somebody counts it
+            world.observer.publish(CloneSuspected(policy))
         await parts.receiving.start()
         async with _servers(parts) as sock:
             world.observer.publish(DaemonStarted(identity.joined.slug, identity.joined.name, parts.version))
@@ -101,13 +102,15 @@ def _assemble(
     outbox: SqliteOutboxStore,
     inbox: SqliteInboxStore,
 ) -> Parts:
-    metrics = DaemonMetrics(outbox, world.clock)
+    metrics = DaemonMetrics(outbox, world.steady_ms)
     metrics.attach(world.observer)
     live = LiveConfig(settings.config)
-    receiving = Receiving(outbox, inbox, live, world)
+    feed = Feed(inbox, world)
+    receiving = Receiving(outbox, inbox, feed, live, world)
     accepting = Accepting(outbox, receiving.directory, receiving.conditions, receiving, world)
     link = LinkSettings(
         broker_url=identity.joined.broker_url,
+        socket_url=socket_url(identity.joined.broker_url),
         broker_key=identity.joined.broker_key,
         mesh_id=identity.joined.mesh_id,
         instance_id=identity.instance_id,
@@ -122,7 +125,7 @@ def _assemble(
         identity=identity,
         world=world,
         metrics=metrics,
-        pressure=Pressure(outbox, live, receiving.conditions, world.observer),
+        pressure=Pressure(outbox, inbox, live, receiving.conditions, world.observer),
         outbox=outbox,
         inbox=inbox,
         accepting=accepting,
@@ -130,7 +133,7 @@ def _assemble(
         operating=Operating(outbox, accepting, receiving, world),
         tracing=Tracing(outbox, inbox, receiving),
         connector=Connector(link, Credentials(identity.keys, settings.ephemeral_ttl_ms), receiving, world),
-        feed=Feed(inbox, world),
+        feed=feed,
         marks=Marks(inbox, receiving, world),
         started_ms=world.clock.monotonic_ms(),
     )
@@ -204,9 +207,12 @@ def _open_inbox(path: Path, world: World) -> SqliteInboxStore:
 async def _servers(parts: Parts) -> AsyncIterator[Path]:
     """Serve on the socket and, where it is enabled, on a loopback port behind the guard."""
     observer, ipc, state_dir = parts.world.observer, parts.settings.config.ipc, parts.settings.state_dir
-    app = InFlight(Router(daemon_routes(parts), observer), observer, ipc.in_flight_max)
+    router = Router(daemon_routes(parts), observer, body_bytes_max=ipc.body_bytes_max)
+    app = InFlight(router, observer, ipc.in_flight_max)
+    # Twice, so that one that is too large by a little is read to its end, and answered.
+    limits = ServerLimits(request_bytes_max=2 * max(ipc.body_bytes_max, ipc.batch_bytes_max))
     sock = state_dir / "sock"
-    unix = Server(app, [bind_unix(sock, parts.settings.runtime_dir)], observer, peer_uid=os.geteuid())
+    unix = Server(app, [bind_unix(sock, parts.settings.runtime_dir)], observer, limits=limits)
     servers = [unix]
     if parts.settings.tcp:
         listener = bind_tcp("127.0.0.1", ipc.port)
@@ -218,9 +224,9 @@ async def _servers(parts: Parts) -> AsyncIterator[Path]:
             clock=parts.world.clock,
             observer=observer,
             limit=RateLimit(ipc.requests_per_s, ipc.burst),
-            public_paths=frozenset({"/v1/health"} if ipc.public_health_check else ()),
+            public_paths=public_paths(ipc),
         )
-        servers.append(Server(guard, [listener], observer))
+        servers.append(Server(guard, [listener], observer, limits=limits))
         write_private(state_dir / "http.port", f"{port}\n".encode())
     else:
         (state_dir / "http.port").unlink(missing_ok=True)

@@ -1,10 +1,15 @@
 """What happens in a daemon, for logs, metrics and event streams. Published after the commit it tells of."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
+
+from claudemesh.daemon.model import ClaimedRow, Settlement
 from claudemesh.kernel.outbox import OutboxEvent
-from claudemesh.runtime.observe import Level
+from claudemesh.runtime.observe import Level, Observer
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +22,22 @@ class SendJudged:
     stood: bool  # the answer came from a row that was there
 
 
-@dataclass(frozen=True, slots=True)
-class RowSettled:
-    name: ClassVar[str] = "daemon.row_settled"
+class RowsSettled(msgspec.Struct, frozen=True):
+    """What became of rows that were answered together; one event for all that the same became of."""
+
+    name: ClassVar[str] = "daemon.rows_settled"
     level: ClassVar[Level] = "debug"
-    client_message_id: str
     event: OutboxEvent
-    last_error: str | None
-    history_available: bool = True
+    client_message_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPruned:
+    """The broker had the message, and keeps it no more."""
+
+    name: ClassVar[str] = "daemon.history_pruned"
+    level: ClassVar[Level] = "warning"
+    client_message_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +50,7 @@ class RowDied:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class MessageReceived:
+class MessageReceived(msgspec.Struct, frozen=True):
     name: ClassVar[str] = "daemon.message_received"
     level: ClassVar[Level] = "debug"
     seq: int
@@ -110,7 +122,7 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class InboundRefused:
-    """The broker sent something that is none of our frames."""
+    """The broker sent something that is none of our frames, or an item that nobody can store."""
 
     name: ClassVar[str] = "daemon.inbound_refused"
     level: ClassVar[Level] = "error"
@@ -145,3 +157,14 @@ class DaemonStarted:
 class DaemonStopped:
     name: ClassVar[str] = "daemon.stopped"
     exit_code: int
+
+
+def tell_settled(observer: Observer, settled: Iterable[tuple[ClaimedRow, Settlement]]) -> None:
+    """Tell what became of these rows."""
+    ids: defaultdict[OutboxEvent, list[str]] = defaultdict(list)
+    for row, settlement in settled:
+        ids[settlement.event].append(row.client_message_id)
+        if settlement.event in (OutboxEvent.REFUSED, OutboxEvent.EXPIRED):
+            observer.publish(RowDied(row.client_message_id, settlement.last_error))
+    for event, client_message_ids in ids.items():
+        observer.publish(RowsSettled(event, client_message_ids))

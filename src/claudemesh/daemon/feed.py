@@ -1,7 +1,9 @@
-"""What readers are told, live: one append-only list of events, read from the store by everybody.
+"""What readers are told, live: one append-only list of events, read from the store by whoever is not up to date.
 
 A stream is a cursor into that list and nothing else, so a slow reader costs no memory and a reader that comes back
-goes on where it was. What is not a message is appended here, behind what it tells of: it may lag, never lead.
+goes on where it was. One that has seen everything gets what was just committed without asking the store for it: the
+numbers have no gaps that matter, so what begins at the next number is what comes next. What is not a message is
+appended here, behind what it tells of: it may lag, never lead.
 """
 
 import asyncio
@@ -11,14 +13,13 @@ from typing import Any, Final
 from claudemesh.daemon.events import (
     BrokerConnected,
     BrokerDisconnected,
-    MessageReceived,
     NegotiationRefused,
     PeerSeen,
     ReceiptMoved,
     RowDied,
-    RowSettled,
+    RowsSettled,
 )
-from claudemesh.daemon.ports import Happened, InboxBounds, InboxStore, TimelineEntry
+from claudemesh.daemon.ports import Bounds, Happened, InboxMessage, InboxStore, TimelineEntry
 from claudemesh.daemon.pressure import PressureHigh
 from claudemesh.kernel.errors import CursorAhead, CursorExpired, DependencyError, InvalidRequest
 from claudemesh.kernel.outbox import OutboxEvent
@@ -32,15 +33,16 @@ SEQ_DIGITS_MAX: Final = 18
 class Feed:
     def __init__(self, inbox: InboxStore, world: World) -> None:
         self._inbox = inbox
-        self._clock = world.clock
-        self._waiting: asyncio.Queue[Happened] = asyncio.Queue(WAITING_MAX)
+        self._steady_ms = world.steady_ms
+        self._waiting: list[Happened] = []
+        self._has_waiting = asyncio.Event()
         self._moved = asyncio.Event()
+        self._newest: Sequence[TimelineEntry] = ()  # what was committed last, in one piece
         self._has_been_up = False
         observer = world.observer
-        observer.subscribe(MessageReceived, lambda _: self._wake())
         observer.subscribe(RowDied, self._row_died)
         observer.subscribe(BrokerConnected, self._connected)
-        observer.subscribe(RowSettled, self._settled)
+        observer.subscribe(RowsSettled, self._settled)
         observer.subscribe(
             BrokerDisconnected, lambda event: self._note("daemon_disconnect", {"reason": event.reason})
         )
@@ -56,27 +58,38 @@ class Feed:
     async def run(self) -> None:
         """Write down what happens, until cancelled."""
         while True:
-            happened = [await self._waiting.get()]
-            while not self._waiting.empty():
-                happened.append(self._waiting.get_nowait())
+            await self._has_waiting.wait()
+            self._has_waiting.clear()
+            happened, self._waiting = self._waiting, []
             try:
-                await self._inbox.append_events(happened)
+                self._tell(await self._inbox.append_events(happened))
             except DependencyError:  # no room: what they told of is in its own rows all the same
                 continue
-            self._wake()
 
-    def _note(self, kind: str, data: dict[str, Any]) -> None:
-        if not self._waiting.full():
-            self._waiting.put_nowait(Happened(kind, self._clock.wall_ms(), data))
+    def received(self, messages: Sequence[InboxMessage]) -> None:
+        """Tell of messages that are in the inbox now, and were not."""
+        self._tell(
+            [
+                TimelineEntry(seq=message.seq, type="message", at=message.received_at, data=None, message=message)
+                for message in messages
+            ]
+        )
+
+    def _note(self, kind: str, *data: dict[str, Any]) -> None:
+        now, room = self._steady_ms(), WAITING_MAX - len(self._waiting)
+        self._waiting += [Happened(kind, now, one) for one in data[:room]]
+        self._has_waiting.set()
 
     def _connected(self, _: BrokerConnected) -> None:
         if self._has_been_up:
             self._note("daemon_reconnect", {})
         self._has_been_up = True
 
-    def _settled(self, event: RowSettled) -> None:
+    def _settled(self, event: RowsSettled) -> None:
         if event.event is OutboxEvent.ACCEPTED:
-            self._note("receipt", {"client_message_id": event.client_message_id, "state": "accepted"})
+            self._note(
+                "receipt", *({"client_message_id": id_, "state": "accepted"} for id_ in event.client_message_ids)
+            )
 
     def _row_died(self, event: RowDied) -> None:
         self._note("outbox_dead", {"client_message_id": event.client_message_id, "reason": event.reason})
@@ -88,7 +101,11 @@ class Feed:
     def _receipt_moved(self, event: ReceiptMoved) -> None:
         self._note("receipt", {"client_message_id": event.client_message_id, "state": event.state})
 
-    def _wake(self) -> None:
+    def _tell(self, committed: Sequence[TimelineEntry]) -> None:
+        if not committed:
+            return
+        if not self._newest or committed[0].seq > self._newest[-1].seq:
+            self._newest = committed
         self._moved.set()
         self._moved = asyncio.Event()
 
@@ -103,7 +120,7 @@ class Feed:
         """Yield what happens after an event, page by page; an empty page when nothing did for a while."""
         while True:
             moved = self._moved  # before the look: what comes during it wakes us again
-            page = await self._inbox.events(after, PAGE)
+            page = await self._page(after)
             if page:
                 after = page[-1].seq
                 yield page
@@ -112,16 +129,24 @@ class Feed:
                 async with asyncio.timeout(idle_s):
                     await moved.wait()
             except TimeoutError:
+                self._newest = ()  # the store is asked again: a write whose caller was cancelled was told by nobody
                 yield ()
 
+    async def _page(self, after: int) -> Sequence[TimelineEntry]:
+        if self._newest and after == self._newest[-1].seq:
+            return ()
+        if self._newest and after + 1 == self._newest[0].seq:
+            return self._newest
+        return await self._inbox.events(after, PAGE)
 
-def parse_cursor(cursor: str, bounds: InboxBounds) -> int:
+
+def parse_cursor(cursor: str, bounds: Bounds) -> int:
     """Read `epoch.seq`. One of another file, from beyond its end or from before what is kept is told so."""
     epoch, _, text = cursor.partition(".")
     if not epoch or not text.isascii() or not text.isdigit() or len(text) > SEQ_DIGITS_MAX:
         raise InvalidRequest("this is no cursor: pass one back as it was given")
     if epoch != bounds.epoch:
-        raise CursorExpired("the inbox was built anew since this cursor was given")
+        raise CursorExpired("the store was built anew since this cursor was given")
     if int(text) > bounds.last:
         raise CursorAhead
     if int(text) < bounds.swept_upto:

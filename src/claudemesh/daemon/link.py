@@ -5,11 +5,11 @@ again and when not to. What arrives is handed to a `Receiver`; what is in the an
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_socket
@@ -25,12 +25,19 @@ from claudemesh.daemon.events import (
     Warned,
 )
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DeadlineExceeded, DependencyError
+from claudemesh.kernel.errors import (
+    BrokerUnreachable,
+    ConfigError,
+    DeadlineExceeded,
+    DependencyError,
+    InvalidRequest,
+)
 from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms
 from claudemesh.runtime.keys import verify
 from claudemesh.runtime.tokens import fresh_token
 from claudemesh.runtime.world import World
 from claudemesh.wire import frames, problem
+from claudemesh.wire.addresses import parse_broker_url
 from claudemesh.wire.frames import DeliverItem, Outcome, ReceiptItem
 from claudemesh.wire.negotiation import OPTIONAL, REQUIRED, Agreed, NegotiationFailed, judge_offer
 from claudemesh.wire.signing import welcome_bytes
@@ -41,14 +48,17 @@ STOOD_MS: Final = 200  # a connection that ends sooner is one more failed try
 INBOX_RETRY_S: Final = 1.0  # how soon to see whether an inbox that was full has room again
 DELIVERIES_MAX: Final = 64  # frames that wait for the inbox; beyond it the socket waits
 
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _STAY_AWAY: Final = frozenset({frames.CLOSE_REPLACED_BY_NEWER})
+# A process has one socket at a time: who came under its own instance runs on a copy of the state directory.
+_REPLACED: Final = (frames.CLOSE_SESSION_REPLACED, frames.REASON_REPLACED)
+_REVOKED: Final = (frames.CLOSE_UNAUTHENTICATED, frames.REASON_REVOKED)
 _AT_THE_CAP: Final = frozenset({frames.CLOSE_ALREADY_CONNECTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
     broker_url: str
+    socket_url: str
     broker_key: str
     mesh_id: str
     instance_id: str
@@ -65,6 +75,9 @@ class Receiver(Protocol):
 
     async def deliver(self, items: Sequence[DeliverItem]) -> None:
         """Store them; they are acknowledged when this returns."""
+
+    def refused(self, reasons: Sequence[str]) -> None:
+        """Take note of items that nobody can store. They are not acknowledged: the broker gives them up in time."""
 
     async def receipts(self, items: Sequence[ReceiptItem]) -> None: ...
 
@@ -89,13 +102,11 @@ def _closed(closed: ConnectionClosed) -> LinkClosed:
 
 def socket_url(broker_url: str) -> str:
     """Return the WebSocket's address at a broker; without TLS only on this machine."""
-    parts = urlsplit(broker_url)
-    secure = {"http": False, "https": True, "ws": False, "wss": True}.get(parts.scheme)
-    if secure is None or not parts.hostname:
-        raise ConfigError(f"{broker_url} is not the address of a broker: http(s)://HOST[:PORT]")
-    if not secure and parts.hostname not in _LOOPBACK:
-        raise ConfigError(f"{broker_url} is not on this machine, so it needs https")
-    return f"{'wss' if secure else 'ws'}://{parts.netloc}{parts.path.rstrip('/')}/v1/ws"
+    try:
+        url = parse_broker_url(broker_url)
+    except InvalidRequest as error:
+        raise ConfigError(f"the broker's address, {error} (it is `broker_url` of membership.json)") from error
+    return f"ws{url.removeprefix('http')}/v1/ws"
 
 
 # --- one connection ----------------------------------------------------------------------------------
@@ -167,8 +178,10 @@ class Link:
         match frame:
             case frames.SendResult():
                 _resolve(self._results.pop(frame.n, None), frame.outcomes)
-            case frames.Deliver():
-                await self._arrived.put(frame.items)
+            case frames.Sifted():
+                receiver.refused(frame.refused)
+                if frame.items:
+                    await self._arrived.put(frame.items)
             case frames.Reply():
                 self._reply(frame)
             case frames.Receipt():
@@ -185,19 +198,18 @@ class Link:
             with suppress(asyncio.QueueEmpty):
                 while True:
                     items = items + self._arrived.get_nowait()
-            await self._store_or_wait(items, receiver)
+            await self.store(partial(receiver.deliver, items))
             await self._write(frames.render(frames.Ack([item.history_id for item in items])))
 
-    async def _store_or_wait(self, items: Sequence[DeliverItem], receiver: Receiver) -> None:
-        """Store them, however long the inbox has no room; the broker is told, so that it does not give them up."""
+    async def store(self, write: Callable[[], Awaitable[None]]) -> None:
         is_paused = False
         while True:
             try:
-                await receiver.deliver(items)
+                await write()
                 break
             except DependencyError:
                 if not is_paused:
-                    await self.call("deliver.pause", {"paused": True})
+                    await self.call("deliver.pause", {"paused": True, "reason": "inbox_full"})
                     is_paused = True
                 await asyncio.sleep(INBOX_RETRY_S)
         if is_paused:
@@ -262,7 +274,7 @@ async def connect(settings: LinkSettings, credentials: Credentials, clock: Clock
     # Between one ping and the moment its answer is overdue lies what is left of the threshold.
     challenge = fresh_token()
     socket = await open_socket(
-        f"{socket_url(settings.broker_url)}?challenge={challenge}",
+        f"{settings.socket_url}?challenge={challenge}",
         compression=None,
         max_size=None,
         ping_interval=settings.ping_interval_s,
@@ -416,8 +428,11 @@ class Connector:
 
     def _after_close(self, closed: LinkClosed) -> int | None:
         self.status = f"closed: {closed}"
-        if closed.code in _STAY_AWAY:
+        if closed.code in _STAY_AWAY or (closed.code, closed.reason) == _REPLACED:
             return None
+        if (closed.code, closed.reason) == _REVOKED:
+            self.is_degraded = True
+            return self._at_the_cap_ms()
         return self._at_the_cap_ms() if closed.code in _AT_THE_CAP else self._backoff_ms()
 
     def _after_refusal(self, refused: NegotiationFailed) -> int:

@@ -1,17 +1,19 @@
 """The daemon's metrics, counted from its events; gauges are read from the stores when somebody asks."""
 
+from collections.abc import Callable, Mapping
+
 from claudemesh.asgi.events import RequestAnswered, TokenRotated
 from claudemesh.daemon.events import (
     BrokerConnected,
     BrokerDisconnected,
     CloneSuspected,
+    HistoryPruned,
     InboundRefused,
     MessageReceived,
-    RowSettled,
+    RowsSettled,
     SendJudged,
 )
 from claudemesh.daemon.ports import OutboxStore
-from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.outbox import OutboxEvent, OutboxState
 from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.observe import Observer
@@ -21,15 +23,17 @@ _OPEN = (OutboxState.PENDING.value, OutboxState.INFLIGHT.value, OutboxState.DEAD
 
 
 class DaemonMetrics:
-    def __init__(self, outbox: OutboxStore, clock: Clock) -> None:
+    def __init__(self, outbox: OutboxStore, steady_ms: Callable[[], int]) -> None:
         self._outbox = outbox
-        self._clock = clock
+        self._steady_ms = steady_ms
         metrics = self._metrics = Metrics()
         self._connected = metrics.gauge("cm_daemon_connected", "1 while the broker's connection stands.").of()
         self._lag = metrics.gauge("cm_daemon_lag_ms", "How long the oldest waiting row has waited.").of()
         self._age = metrics.gauge("cm_daemon_outbox_age_seconds", "The same, in seconds.").of()
         self._depth = metrics.gauge("cm_daemon_outbox_depth", "Rows that are not settled.", {"status": _OPEN})
-        self._disk = metrics.gauge("cm_daemon_disk_pct", "How full the reserved room is, in percent.").of()
+        self._disk = metrics.gauge(
+            "cm_daemon_disk_pct", "How full the reserved room is, in percent.", {"store": ("outbox", "inbox")}
+        )
         self._reconnects = metrics.counter("cm_daemon_reconnects_total", "Connections made after the first.").of()
         self._dedupe = metrics.counter("cm_daemon_dedupe_total", "Sends answered from a row that stood.").of()
         self._pruned = metrics.counter(
@@ -51,7 +55,8 @@ class DaemonMetrics:
         self._connections = 0
 
     def attach(self, observer: Observer) -> None:
-        observer.subscribe(RowSettled, self._settled)
+        observer.subscribe(RowsSettled, self._settled)
+        observer.subscribe(HistoryPruned, lambda _: self._pruned.inc())
         observer.subscribe(SendJudged, self._judged)
         observer.subscribe(MessageReceived, lambda _: self._received.inc())
         observer.subscribe(BrokerConnected, self._up)
@@ -61,20 +66,19 @@ class DaemonMetrics:
         observer.subscribe(CloneSuspected, lambda _: self._clones.inc())
         observer.subscribe(InboundRefused, lambda _: self._invalid.inc())
 
-    async def render(self, disk_pct: float) -> bytes:
+    async def render(self, disk_pct: Mapping[str, float]) -> bytes:
         for state, count in (await self._outbox.counts()).items():
             self._depth.of(state).set(count)
         oldest = await self._outbox.oldest_open()
-        lag_ms = 0 if oldest is None else max(self._clock.wall_ms() - oldest, 0)
+        lag_ms = 0 if oldest is None else max(self._steady_ms() - oldest, 0)
         self._lag.set(lag_ms)
         self._age.set(lag_ms / 1000)
-        self._disk.set(disk_pct)
+        for store, pct in disk_pct.items():
+            self._disk.of(store).set(pct)
         return self._metrics.render()
 
-    def _settled(self, event: RowSettled) -> None:
-        self._sends.of(event.event).inc()
-        if not event.history_available:
-            self._pruned.inc()
+    def _settled(self, event: RowsSettled) -> None:
+        self._sends.of(event.event).inc(len(event.client_message_ids))
 
     def _judged(self, event: SendJudged) -> None:
         if event.stood:

@@ -71,7 +71,7 @@ class Operating:
 
     async def prune(self, after_days: int) -> int:
         """Empty all settled rows that are older, and say how many that were."""
-        before, emptied, after = self._world.clock.wall_ms() - after_days * DAY_MS, 0, 0
+        before, emptied, after = self._world.steady_ms() - after_days * DAY_MS, 0, 0
         while True:
             count, following = await self._outbox.prune(before, after, PAGE)
             emptied += count
@@ -112,7 +112,7 @@ class Operating:
             accepted = await self._ask_broker(row, force=force)
             if accepted is not None:
                 return await self._conclude_done(row, accepted)
-        now = self._world.clock.wall_ms()
+        now = self._world.steady_ms()
         await self._outbox.retire(Retirement(row=row, at=now, by="operator", successor=successor))
         if successor is None:
             return Decision(id=row.row_id, status="aborted")
@@ -143,7 +143,7 @@ class Operating:
         settlement = Settlement(
             seq=row.seq,
             event=OutboxEvent.ACCEPTED,
-            at=self._world.clock.wall_ms(),
+            at=self._world.steady_ms(),
             broker_message_id=accepted["broker_message_id"],
             history_id=accepted["history_id"],
         )

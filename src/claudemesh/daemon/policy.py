@@ -6,6 +6,8 @@ Same id, other body? The table is `kernel.outbox.ADMISSION`; here its verdict be
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+import msgspec
+
 from claudemesh.daemon.model import Destination, SendAsked, StandingRow, Submission
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
 from claudemesh.kernel.errors import IdempotencyConflict
@@ -19,8 +21,7 @@ UNRESOLVED: Final = "?"  # stands before a name that no member has: no real ref 
 SERVER_ERRORS_MAX: Final = 20  # a row at which the broker fails this often, while it takes others, is poison
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller is told of its send: `status` is the word of the table."""
 
     http_status: int
@@ -114,11 +115,14 @@ class Reading:
     is_server_failure: bool
 
 
+_TAKEN: Final = Reading(OutboxEvent.ACCEPTED, None, is_server_failure=False)
+
+
 def read_outcome(status: int | None, code: str | None, server_errors: int, *, others_pass: bool) -> Reading:
     """Read one outcome. `server_errors` is how often the broker already failed at this row while it took others."""
     event = derive_event(status)
     if event is OutboxEvent.ACCEPTED:
-        return Reading(event, None, is_server_failure=False)
+        return _TAKEN
     error = code or (f"status_{status}" if status is not None else "no_answer")
     is_server_failure = status is not None and status >= 500 and others_pass  # noqa: PLR2004  HTTP's own range
     if is_server_failure and server_errors + 1 >= SERVER_ERRORS_MAX:

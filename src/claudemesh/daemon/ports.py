@@ -1,9 +1,11 @@
 """What the daemon needs of its stores and of its link, in its own words."""
 
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from claudemesh.daemon.model import (
     Backlog,
@@ -25,6 +27,9 @@ from claudemesh.wire.frames import DeliverItem, Outcome
 class OutboxStore(Protocol):
     """The sends. Every write returns after it is durable, in one commit with whatever else was waiting."""
 
+    def limit(self, *, accepts_bytes: int, claims_bytes: int) -> None:
+        """Beyond so much room take no new id, beyond so much claim nothing: StoreFull. Settling always goes on."""
+
     async def accept(self, submission: Submission) -> StandingRow | None:
         """Insert the row unless its id stands; return what stands, None if it is new.
 
@@ -40,8 +45,11 @@ class OutboxStore(Protocol):
         A row that is too old is not taken, and nothing behind it: it has to be given up first.
         """
 
-    async def overdue(self, before: int, limit: int) -> list[ClaimedRow]:
-        """Return waiting rows that were accepted before this instant."""
+    async def overdue(self, before: int, after: tuple[int, int], limit: int) -> list[ClaimedRow]:
+        """Return waiting rows that were accepted before this instant, oldest first, after an instant and number."""
+
+    async def newest_done(self, limit: int) -> list[str]:
+        """Return the client message ids of the sends that the broker took last, the last one first."""
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Apply each event if its row is still in a state that allows it; say of each whether it held."""
@@ -54,6 +62,8 @@ class OutboxStore(Protocol):
 
     async def page(self, states: frozenset[OutboxState], after_seq: int, limit: int) -> list[tuple[int, OutboxRow]]:
         """Return rows in these states after a number, oldest first, each with its own number."""
+
+    async def bounds(self) -> "Bounds": ...
 
     async def counts(self) -> dict[OutboxState, int]:
         """Count what is pending, inflight and dead."""
@@ -102,12 +112,15 @@ class ClaimAsked:
 @dataclass(frozen=True, slots=True)
 class Claimed:
     rows: list[ClaimedRow]
-    overdue: list[ClaimedRow]  # still pending
+    more: set[Destination]  # with rows that may go and did not fit, or too old ones behind those that go
+    stuck: set[Destination]  # whose oldest row is too old
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxMessage:
-    """A message as its reader sees it; `seq` is its place in this daemon's events."""
+class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as its reader sees it; `seq` is its place in this daemon's events.
+
+    A struct, since a frozen dataclass takes several times as long to make, and this is made with every message.
+    """
 
     seq: int
     client_message_id: str
@@ -136,16 +149,15 @@ class InboxFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class InboxBounds:
-    """Which file this is, up to which event it was swept, and its last event."""
+class Bounds:
+    """What a cursor is held against: which file this is, up to where it was swept, and its last number."""
 
     epoch: str
     swept_upto: int
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
+class Happened(msgspec.Struct, frozen=True):
     """Something other than a message that readers are told."""
 
     type: str
@@ -153,8 +165,7 @@ class Happened:
     data: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelineEntry:
+class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened, by its number; a message has its row, anything else its data."""
 
     seq: int
@@ -173,6 +184,12 @@ class InboxSweep:
 
 
 class InboxStore(Protocol):
+    def limit(self, limit_bytes: int) -> None:
+        """Beyond so much room take nothing in: StoreFull. Marks and sweeps go on."""
+
+    async def used_bytes(self) -> int:
+        """Return how much room is in use."""
+
     async def receive(self, items: Sequence[DeliverItem], received_at: int) -> list[InboxMessage]:
         """Store what is new, in order; return just that. What stood already changes nothing."""
 
@@ -187,9 +204,10 @@ class InboxStore(Protocol):
 
     async def find(self, broker_message_id: str) -> InboxMessage | None: ...
 
-    async def bounds(self) -> InboxBounds: ...
+    async def bounds(self) -> Bounds: ...
 
-    async def append_events(self, happened: Sequence[Happened]) -> None: ...
+    async def append_events(self, happened: Sequence[Happened]) -> list[TimelineEntry]:
+        """Write down what happened; return what was written, under its numbers. What finds no room is left out."""
 
     async def events(self, after_seq: int, limit: int) -> list[TimelineEntry]:
         """Return what happened after a number, oldest first."""
@@ -220,6 +238,9 @@ class BrokerLink(Protocol):
 
         The future brings an outcome for each, or BrokerUnreachable if the connection ends first.
         """
+
+    async def store(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Have the inbox written, however long it has no room: the broker is told, and gives up nothing."""
 
     async def call(self, op: str, args: dict[str, Any]) -> Any:  # noqa: ANN401  each operation has its own result
         """Ask and wait; the broker's error is raised as the class it was."""

@@ -1,14 +1,19 @@
-"""How full the room is that the outbox may take, and what that refuses.
+"""How full the room is that outbox and inbox may take, each as much as is reserved, and what that refuses.
 
-At 80 % an alarm; from 95 % on new sends are refused, while what was accepted is still sent and what comes in is
-taken. A disk that is full although there should be room left is the store's own 507.
+At 80 % of the outbox's an alarm; from 95 % on new ids are refused, while what was accepted is still sent; at 100 %
+there is inbound only: nothing is claimed any more, and what is out is settled. At 100 % of the inbox's the broker
+is told to wait, and keeps what it has.
+
+The stores judge by themselves, in the transaction that would take more; here is what they go by, and who is told. A
+disk that is full although there should be room is the store's own 507.
 """
 
 import asyncio
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from claudemesh.daemon.ports import OutboxStore
+from claudemesh.daemon.events import Warned
+from claudemesh.daemon.ports import InboxStore, OutboxStore
 from claudemesh.daemon.service import Conditions
 from claudemesh.daemon.settings import LiveConfig
 from claudemesh.kernel.errors import DependencyError, StoreFull
@@ -27,13 +32,16 @@ class PressureHigh:
 
 
 class Pressure:
-    def __init__(self, outbox: OutboxStore, live: LiveConfig, conditions: Conditions, observer: Observer) -> None:
+    def __init__(
+        self, outbox: OutboxStore, inbox: InboxStore, live: LiveConfig, conditions: Conditions, observer: Observer
+    ) -> None:
         self._outbox = outbox
+        self._inbox = inbox
         self._live = live
         self._conditions = conditions
         self._observer = observer
-        self._is_high = False
-        self.pct = 0.0
+        self._is_high = self._is_inbox_full = False
+        self._set_limits()
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -45,14 +53,29 @@ class Pressure:
             finally:
                 await asyncio.sleep(LOOK_EVERY_S)
 
-    async def look(self) -> None:
-        """Measure, and let new sends in or not."""
-        self.pct = 100 * await self._outbox.used_bytes() / self._live.config.disk.reserved_bytes
-        if self.pct >= HIGH_PCT and not self._is_high:
-            self._observer.publish(PressureHigh(int(self.pct)))
-        self._is_high = self.pct >= HIGH_PCT
+    async def look(self) -> dict[str, float]:
+        """Measure, tell whom it concerns, and return how full each store's room is, in percent."""
+        reserved = self._set_limits()
+        outbox, inbox = await self._outbox.used_bytes(), await self._inbox.used_bytes()
+        pct = {"outbox": 100 * outbox / reserved, "inbox": 100 * inbox / reserved}
+        self._look_at_outbox(pct["outbox"])
+        if inbox >= reserved and not self._is_inbox_full:
+            self._observer.publish(Warned("inbox_full", f"{inbox} bytes are in use, and {reserved} may be"))
+        self._is_inbox_full = inbox >= reserved
+        return pct
+
+    def _set_limits(self) -> int:
+        reserved = self._live.config.disk.reserved_bytes
+        self._outbox.limit(accepts_bytes=reserved * REFUSE_PCT // 100, claims_bytes=reserved)
+        self._inbox.limit(reserved)
+        return reserved
+
+    def _look_at_outbox(self, pct: float) -> None:
+        if pct >= HIGH_PCT and not self._is_high:
+            self._observer.publish(PressureHigh(int(pct)))
+        self._is_high = pct >= HIGH_PCT
         self._conditions.refusal = (
-            StoreFull(f"the outbox has used {self.pct:.0f} % of its room; what was accepted is still being sent")
-            if self.pct >= REFUSE_PCT
+            StoreFull(f"the outbox has used {pct:.0f} % of its room; what was accepted is still being sent")
+            if pct >= REFUSE_PCT
             else None
         )

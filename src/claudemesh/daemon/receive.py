@@ -5,6 +5,7 @@ A message is acknowledged after the inbox holds it, and only a row that was new 
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -12,17 +13,18 @@ import msgspec
 from claudemesh.daemon import terms as daemon_terms
 from claudemesh.daemon.directory import Directory
 from claudemesh.daemon.drain import Drain
-from claudemesh.daemon.events import MessageReceived, PeerSeen
+from claudemesh.daemon.events import InboundRefused, MessageReceived, PeerSeen
+from claudemesh.daemon.feed import Feed
 from claudemesh.daemon.model import Destination, Member
 from claudemesh.daemon.ports import BrokerLink, InboxStore, OutboxStore
 from claudemesh.daemon.service import Conditions
 from claudemesh.daemon.settings import LiveConfig
 from claudemesh.daemon.terms import HOUR_MS, Terms
-from claudemesh.daemon.unfinished import Unfinished
+from claudemesh.daemon.unfinished import HELD_MAX, Unfinished
 from claudemesh.kernel.errors import BrokerUnreachable, DependencyError, MaxAgeAboveWindow
 from claudemesh.runtime import points
 from claudemesh.runtime.world import World
-from claudemesh.wire.frames import CLOSE_FEATURE_PARAM_BELOW_FLOOR, DeliverItem, ReceiptItem
+from claudemesh.wire.frames import CLOSE_FEATURE_PARAM_BELOW_FLOOR, DeliverItem, ReceiptItem, sift
 from claudemesh.wire.negotiation import DEDUPE, Agreed, NegotiationFailed
 
 _OF_MEMBERS: Final = frozenset({"member_joined", "member_left", "member_renamed"})
@@ -47,12 +49,13 @@ class _Known(msgspec.Struct):
 class _Replay(msgspec.Struct):
     """The broker's answer to `replay`; without a number it was the last page."""
 
-    items: list[DeliverItem]
+    items: list[Any]
     upto_history_id: int | None
 
 
 class Receiving:
-    def __init__(self, outbox: OutboxStore, inbox: InboxStore, live: LiveConfig, world: World) -> None:
+    def __init__(self, outbox: OutboxStore, inbox: InboxStore, feed: Feed, live: LiveConfig, world: World) -> None:
+        self._feed = feed
         self._outbox = outbox
         self._inbox = inbox
         self._live = live
@@ -71,6 +74,7 @@ class Receiving:
         """Begin where the last run ended: its terms, its directory, its rows. Refuse an age that is not safe."""
         self._go_by(daemon_terms.parse(await self._outbox.recall(daemon_terms.REMEMBERED_AS)))
         self.directory.replace(await self._outbox.members())
+        self._unfinished.hold(reversed(await self._outbox.newest_done(HELD_MAX)))
         await self.drain.start()
 
     def max_age_ms(self) -> int:
@@ -79,7 +83,7 @@ class Receiving:
     async def lag_ms(self) -> int:
         """Return how long the oldest waiting row has waited."""
         oldest = await self._outbox.oldest_open()
-        return 0 if oldest is None else max(self._world.clock.wall_ms() - oldest, 0)
+        return 0 if oldest is None else max(self._world.steady_ms() - oldest, 0)
 
     def _go_by(self, terms: Terms) -> None:
         terms.max_age(self._live.config.outbox)
@@ -145,18 +149,24 @@ class Receiving:
         while upto is not None:
             answer = await link.call("replay", {"after_history_id": upto})
             page = msgspec.convert(answer, _Replay)
-            upto = page.upto_history_id
-            await self._inbox.restore(page.items, self._world.clock.wall_ms(), upto)
+            upto, delivered = page.upto_history_id, sift(page.items)
+            self.refused(delivered.refused)
+            await link.store(partial(self._inbox.restore, delivered.items, self._world.steady_ms(), upto))
 
     async def deliver(self, items: Sequence[DeliverItem]) -> None:
         async with self._restoring:
             points.reach(BEFORE_INBOX)
-            fresh = await self._inbox.receive(items, self._world.clock.wall_ms())
+            fresh = await self._inbox.receive(items, self._world.steady_ms())
         points.reach(BEFORE_ACK)
+        self._feed.received(fresh)
         for message in fresh:
             self._world.observer.publish(
                 MessageReceived(message.seq, message.broker_message_id, message.sender_pubkey)
             )
+
+    def refused(self, reasons: Sequence[str]) -> None:
+        for reason in reasons:
+            self._world.observer.publish(InboundRefused(reason[:300]))
 
     async def receipts(self, items: Sequence[ReceiptItem]) -> None:
         """Pass a hint on. Nothing is taken from it: whoever wants to know asks."""

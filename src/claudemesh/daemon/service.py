@@ -109,7 +109,7 @@ class Accepting:
             destination=destination,
             fingerprint=presented,
             payload=payload,
-            enqueued_at=self._world.clock.wall_ms(),
+            enqueued_at=self._world.steady_ms(),
             refusal=refusal or self._refuse_size(payload),
         )
 
@@ -128,7 +128,7 @@ class Accepting:
         if size > limit:
             return PayloadTooLarge(f"the message has {size} bytes, the mesh takes {limit}", limit_bytes=limit)
         if destination is None:
-            return UnknownDestination("no member goes by this name or key")
+            return UnknownDestination()
         return self._conditions.refusal
 
     def _refuse_size(self, payload: bytes) -> MeshError | None:

@@ -17,6 +17,12 @@ class Ipc(msgspec.Struct, frozen=True):
         int, Meta(ge=0, le=65535, description="Its port; 0 takes a free one and writes `http.port`.")
     ] = 0
     public_health_check: Annotated[bool, Meta(description="Answer /v1/health on TCP without a token.")] = False
+    body_bytes_max: Annotated[
+        int, Meta(ge=1 << 16, le=1 << 26, description="The largest request, 64 KiB to 64 MiB; more is 413.")
+    ] = 1 << 20
+    batch_bytes_max: Annotated[
+        int, Meta(ge=1 << 16, le=1 << 26, description="The same for a batch of sends; the SDK makes up to 6 MiB.")
+    ] = 8 << 20
     in_flight_max: Annotated[int, Meta(ge=1, description="Requests under way at once; more are 429.")] = 1_024
     streams_max: Annotated[int, Meta(ge=1, description="Event streams open at once; more are 429.")] = 32
     requests_per_s: Annotated[int, Meta(ge=1, description="Requests a second for each TCP token.")] = 100
@@ -58,10 +64,7 @@ class Config(msgspec.Struct, frozen=True):
 class LiveConfig:
     """The configuration in force: read when it is needed, so that `reload` reaches whoever goes by it."""
 
-    # What is read once, at the start; everything else takes effect with a reload.
-    FIXED = frozenset(
-        {"ipc.tcp", "ipc.port", "ipc.in_flight_max", "ipc.streams_max", "ipc.requests_per_s", "ipc.burst"}
-    )
+    FIXED = ("ipc.", "clone.")  # what is read once, at the start; everything else takes effect with a reload
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -71,7 +74,7 @@ class LiveConfig:
         before, after = _flat(self.config), _flat(config)
         changed = sorted(name for name in after if before[name] != after[name])
         self.config = config
-        fixed = [name for name in changed if name in self.FIXED or name.startswith("clone.")]
+        fixed = [name for name in changed if name.startswith(self.FIXED)]
         return [name for name in changed if name not in fixed], fixed
 
 

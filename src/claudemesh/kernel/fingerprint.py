@@ -13,10 +13,9 @@ other implementations, with a checker that shares no code with this file.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 
 from claudemesh.kernel.canonical import Json, canonicalize
 from claudemesh.kernel.errors import InvalidRequest
@@ -44,12 +43,12 @@ class Priority(StrEnum):
     LOW = "low"  # waits to be pulled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendRequest:
+class SendRequest(NamedTuple):
     """What a send asks for, in the words of the fingerprint.
 
     `ref` is the topic's name, the recipient's ed25519 public key in hex, or the queue's name; `reply_to` is a
-    broker message id or empty.
+    broker message id or empty. A named tuple, since one is made for every send and a frozen dataclass takes twice
+    as long.
     """
 
     kind: Kind
@@ -63,6 +62,8 @@ class SendRequest:
 
 def fingerprint_send(request: SendRequest) -> Fingerprint:
     """Fingerprint a send; InvalidRequest if any of its texts has no stored form."""
+    if "\0" in request.body:
+        raise InvalidRequest("a body holds a NUL")
     return _digest(
         VERSION,
         request.kind,
@@ -110,13 +111,13 @@ def _body_hash(body: bytes) -> str:
 
 
 def _digest(*fields: str) -> Fingerprint:
-    framed = b"\0".join(_utf8("field", text) for text in fields)
-    return Fingerprint(sha256(framed).digest())
+    framed = "\0".join(fields)
+    if framed.count("\0") >= len(fields):
+        raise InvalidRequest("a field holds a NUL")
+    return Fingerprint(sha256(_utf8("field", framed)).digest())
 
 
 def _utf8(name: str, text: str) -> bytes:
-    if "\0" in text:
-        raise InvalidRequest(f"a {name} holds a NUL")
     try:
         return text.encode()
     except UnicodeEncodeError as error:

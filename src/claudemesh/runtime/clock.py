@@ -1,6 +1,13 @@
-"""The real clock."""
+"""The real clock, and the time that ages are judged by."""
 
 import time
+from collections.abc import Callable
+from typing import Final
+
+from claudemesh.kernel.clock import Clock
+
+# It goes on while the machine sleeps. The usual one does not, and a row that slept for a week would not be older.
+_MONOTONIC: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
@@ -8,4 +15,10 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
+
+
+def steady(clock: Clock) -> Callable[[], int]:
+    """Return wall time as it goes on from now: whoever sets the wall clock makes nothing older or younger."""
+    ahead_ms = clock.wall_ms() - clock.monotonic_ms()
+    return lambda: clock.monotonic_ms() + ahead_ms

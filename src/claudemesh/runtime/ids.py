@@ -6,33 +6,36 @@ import weakref
 from typing import Final
 
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.ids import ULID_RANDOM_BITS, UlidState, next_ulid
+from claudemesh.kernel.ids import ULID_RANDOM_BITS, next_ulid, render_ulid
 
 _ENTROPY_BYTES: Final = ULID_RANDOM_BITS // 8
-_DRAWN_BYTES: Final = 256 * _ENTROPY_BYTES  # asking the system costs more than an id does, so it is asked for many
+_DRAWS: Final = 256  # asking the system costs more than an id does, so it is asked for many
 
 
 class UlidSource:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._state = UlidState()
-        self._drawn = memoryview(b"")
+        self._last = 0
+        self._drawn: list[int] = []
         _sources.add(self)
 
     def ulid(self) -> str:
         with self._lock:
             if not self._drawn:
-                self._drawn = memoryview(os.urandom(_DRAWN_BYTES))
-            entropy = int.from_bytes(self._drawn[:_ENTROPY_BYTES])
-            self._drawn = self._drawn[_ENTROPY_BYTES:]
-            self._state = next_ulid(self._state, self._clock.wall_ms(), entropy)
-            return self._state.text
+                self._drawn = _draw()
+            self._last = number = next_ulid(self._last, self._clock.wall_ms(), self._drawn.pop())
+        return render_ulid(number)
 
     def forget(self) -> None:
         """Begin with a draw of its own, in a child that was forked off."""
         self._lock = threading.Lock()  # another thread of the parent may have held it
-        self._drawn = memoryview(b"")
+        self._drawn = []
+
+
+def _draw() -> list[int]:
+    drawn = os.urandom(_DRAWS * _ENTROPY_BYTES)
+    return [int.from_bytes(drawn[at : at + _ENTROPY_BYTES]) for at in range(0, len(drawn), _ENTROPY_BYTES)]
 
 
 _sources: Final[weakref.WeakSet[UlidSource]] = weakref.WeakSet()

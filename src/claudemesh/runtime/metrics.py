@@ -36,7 +36,7 @@ class Family(Generic[M]):
 
     def __init__(self, metric: M, labels: Labels) -> None:
         values = [_values(of) for of in labels.values()]
-        self._children: dict[tuple[str, ...], M] = (
+        self._children: dict[tuple[str | Enum, ...], M] = (
             {combination: metric.labels(*combination) for combination in product(*values)}
             if labels
             else {(): metric}
@@ -44,6 +44,9 @@ class Family(Generic[M]):
 
     def of(self, *labels: str | Enum) -> M:
         """Return the child for these values, in the order of declaration; KeyError if one was not declared."""
+        child = self._children.get(labels)  # found for texts, and for enums that are texts
+        if child is not None:
+            return child
         return self._children[tuple(str(label.value) if isinstance(label, Enum) else label for label in labels)]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from claudemesh.kernel.clock import Clock
-from claudemesh.runtime.clock import SystemClock
+from claudemesh.runtime.clock import SystemClock, steady
 from claudemesh.runtime.dice import roll
 from claudemesh.runtime.ids import UlidSource
 from claudemesh.runtime.observe import Observer
@@ -16,6 +16,10 @@ class World:
     ids: UlidSource
     roll: Callable[[], float]  # a number in [0, 1)
     observer: Observer = field(default_factory=Observer)
+    steady_ms: Callable[[], int] = field(init=False)  # wall time of the start, carried on: what ages are judged by
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steady_ms", steady(self.clock))
 
 
 def real_world() -> World:

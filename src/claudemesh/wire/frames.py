@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+import orjson
 
 from claudemesh.kernel.fingerprint import Kind, Priority
 
@@ -32,6 +33,10 @@ CLOSE_FEATURE_PARAM_BELOW_FLOOR: Final = 4012
 CLOSE_BAD_FRAME: Final = 4400
 CLOSE_UNAUTHENTICATED: Final = 4401
 CLOSE_SLOW_CONSUMER: Final = 4408
+
+# Words beside a code that a daemon tells apart.
+REASON_REPLACED: Final = "session_replaced"
+REASON_REVOKED: Final = "revoked"
 
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]  # a count, an id or an instant that every side can hold
@@ -188,6 +193,12 @@ class Deliver(Frame, frozen=True, tag="deliver"):
     items: list[DeliverItem]
 
 
+class Sifted(Deliver, frozen=True, tag="deliver"):
+    """A delivery as it was read: without the items that nobody can store, of which it says what is wrong."""
+
+    refused: list[str] = []
+
+
 class Ack(Frame, frozen=True, tag="ack"):
     """The inbox holds these: their history ids. Said again it changes nothing."""
 
@@ -253,9 +264,15 @@ FromBroker = (
     | Error
 )
 
+
+class _RawDeliver(Frame, frozen=True, tag="deliver"):
+    items: list[msgspec.Raw]
+
+
 _encoder = msgspec.json.Encoder()
 _to_broker: Final[msgspec.json.Decoder[ToBroker]] = msgspec.json.Decoder(ToBroker)
 _from_broker: Final[msgspec.json.Decoder[FromBroker]] = msgspec.json.Decoder(FromBroker)
+_raw_deliver: Final[msgspec.json.Decoder[_RawDeliver]] = msgspec.json.Decoder(_RawDeliver)
 
 
 class BadFrame(ValueError):
@@ -293,10 +310,36 @@ def parse_to_broker(text: str | bytes) -> ToBroker:
 
 
 def parse_from_broker(text: str | bytes) -> FromBroker:
+    """Read a frame. An item of a delivery that is no good is left out, so that it does not hold back the others."""
     try:
-        return _from_broker.decode(text)
+        frame = _from_broker.decode(text)
+        return sift(frame.items) if isinstance(frame, Deliver) else frame
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadFrame(str(error)) from error
+        try:
+            return sift(_raw_deliver.decode(text).items)
+        except (msgspec.DecodeError, RecursionError):
+            raise BadFrame(str(error)) from error
+
+
+def sift(items: Iterable[object]) -> Sifted:
+    """Return the items that can be read and stored, and why the others cannot."""
+    good: list[DeliverItem] = []
+    refused: list[str] = []
+    for one in items:
+        try:
+            good.append(_parse_delivered(one))
+        except (ValueError, TypeError, RecursionError) as error:
+            refused.append(str(error))
+    return Sifted(good, refused)
+
+
+def _parse_delivered(one: object) -> DeliverItem:
+    if isinstance(one, msgspec.Raw):
+        one = msgspec.json.decode(one)
+    item = one if isinstance(one, DeliverItem) else msgspec.convert(one, DeliverItem)
+    if item.meta is not None:
+        orjson.dumps(item.meta)  # its stored form: there is none of an integer beyond 64 bits, or of a deep nest
+    return item
 
 
 def parse_item(payload: bytes) -> SendItem:

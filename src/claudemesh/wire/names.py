@@ -11,6 +11,7 @@ from typing import Final
 from claudemesh.kernel.errors import InvalidRequest
 
 MEMBER_NAME_LENGTH_MAX: Final = 64
+ABOUT_LENGTH_MAX: Final = 280
 
 _KEY = re.compile(r"[0-9a-fA-F]{64}")
 # Letters, marks and symbols that show nothing, so that a name with one looks like the name without it.

@@ -3,10 +3,24 @@
 import msgspec
 import pytest
 
-from claudemesh.broker.model import Accepted, DeliveryState, MessageReceipt, Moved
+from claudemesh.broker.model import Accepted, DeliveryState, Fresh, MessageReceipt, Moved
+from claudemesh.broker.parcels import render_fresh
 from claudemesh.broker.policy import ATTEMPTS_MAX
+from claudemesh.kernel.fingerprint import Kind
 from claudemesh.wire.frames import DeliverItem
-from tests.contract.broker.backends import NOW, House, Stores, Town, batch, dm, job, post, settle, subscribe
+from tests.contract.broker.backends import (
+    NOW,
+    House,
+    Stores,
+    Town,
+    batch,
+    dm,
+    job,
+    message,
+    post,
+    settle,
+    subscribe,
+)
 
 WIDE = 1 << 30
 
@@ -40,6 +54,27 @@ async def test_deliveries_wait_in_the_order_of_history_with_all_that_was_sent(ho
     ids = [outcome.broker_message_id for outcome in outcomes if isinstance(outcome, Accepted)]
     assert [first.broker_message_id, second.broker_message_id] == ids
     assert await waiting(stores, town, "alice") == []
+
+
+@pytest.mark.req("B6")
+async def test_what_is_pushed_at_once_is_what_the_store_says(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await subscribe(stores, town, "news", "alice", "bob")
+    await stores.directory.remember_session(town["bob"], "key-of-a-session", NOW)
+    sent = [
+        dm("1", "bob", "to you", reply_to="some-id", meta={"k": [1, "é"]}, priority="now"),
+        post("2", "news", "to all", meta={"mentions": ["bob"]}),
+        message("3", Kind.DM, "key-of-a-session", "only there"),
+    ]
+    outcomes = await stores.accepts.accept(batch(town["alice"], *sent, now_ms=NOW + 7))
+    told = [
+        render_fresh(Fresh(town.members["alice"], one, accepted, NOW + 7))
+        for one, accepted in zip(sent, outcomes, strict=True)
+        if isinstance(accepted, Accepted)
+    ]
+    assert told == await stores.deliveries.page(town["bob"], 0, 10, WIDE)
+    assert [parcel.to_session for parcel in told] == [None, None, "key-of-a-session"]
 
 
 async def test_a_page_is_bounded_by_count_and_bytes_but_never_empty_while_something_waits(house: House) -> None:

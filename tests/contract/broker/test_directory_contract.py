@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from claudemesh.broker.model import Member, Role
-from claudemesh.kernel.errors import InviteRefused, NameTaken
-from tests.contract.broker.backends import BOUND_S, House, newcomer, settle
+from claudemesh.broker.model import Accepted, ConnectionPolicy, Member, Role
+from claudemesh.kernel.errors import DestinationNotFound, Forbidden, InviteRefused, NameTaken, NotFound, Revoked
+from tests.contract.broker.backends import BOUND_S, NOW, House, batch, dm, newcomer, post, settle, subscribe
 
 
 @pytest.mark.req("I3")
@@ -80,3 +80,100 @@ async def test_a_sessions_key_does_not_become_a_member(house: House) -> None:
     await house.stores.directory.remember_session(town["alice"], "key-of-bob", 1)
     with pytest.raises(InviteRefused):
         await house.stores.directory.join(town.mesh.id, newcomer("bob"), "invite-2", "key-of-alice", 5)
+
+
+# --- roles and revoking ------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("Q8")
+async def test_a_revoked_member_sends_and_gets_nothing_more_and_what_it_had_stays(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob", "carol")
+    await subscribe(stores, town, "news", "alice", "bob", "carol")
+    await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), post("2", "news")))
+    await stores.accepts.accept(batch(town["bob"], dm("b1", "alice")))
+    gone = await stores.directory.revoke(town["alice"], "BOB", NOW + 5)
+    assert (gone.name, gone.revoked_at) == ("bob", NOW + 5)
+    assert await stores.directory.revoke(town["alice"], "key-of-bob", NOW + 9) == gone, "said again it is as it was"
+    house.reopen()
+    stores = house.stores
+    assert [one.name for one in await stores.directory.members(town.mesh.id)] == ["alice", "carol"]
+    assert await stores.directory.known_keys(town.mesh.id, ["key-of-alice", "key-of-bob"]) == ["key-of-alice"]
+    sent = await stores.accepts.accept(batch(town["bob"], dm("b2", "alice")))
+    assert [type(outcome) for outcome in sent] == [Revoked]
+    refused, posted = await stores.accepts.accept(batch(town["alice"], dm("3", "bob"), post("4", "news")))
+    assert isinstance(refused, DestinationNotFound)
+    assert isinstance(posted, Accepted)
+    assert posted.recipients == (town["carol"].member_id,)
+    with pytest.raises(DestinationNotFound):
+        await stores.topics.subscribe(town["bob"], "news")
+    waiting = await stores.deliveries.page(town["bob"], 0, 10, 1000)
+    assert [parcel.history_id for parcel in waiting] == [1, 2]
+    [receipt] = await stores.receipts.receipts(town["alice"], ["1"], [])
+    assert receipt.recipients[0].name == "bob"
+    with pytest.raises(Revoked):
+        await stores.directory.join(town.mesh.id, newcomer("bob"), "invite", "key-of-alice", 1000)
+    impostor = newcomer("Bob")
+    with pytest.raises(NameTaken):
+        await stores.directory.join(town.mesh.id, impostor, "invite", "key-of-alice", 1000)
+    assert await stores.upkeep.check() == []
+
+
+@pytest.mark.req("Q8")
+async def test_roles_are_set_by_those_who_may_and_hold_at_once(house: House) -> None:
+    directory = house.stores.directory
+    town = await settle(house.stores, "alice", "bob", "carol")
+    with pytest.raises(Forbidden):
+        await directory.set_role(town["bob"], "bob", Role.ADMIN)
+    assert (await directory.set_role(town["alice"], "bob", Role.ADMIN)).role is Role.ADMIN
+    assert (await directory.set_role(town["bob"], "carol", Role.ADMIN)).role is Role.ADMIN
+    for role in (Role.ADMIN, Role.MEMBER):
+        with pytest.raises(Forbidden):
+            await directory.set_role(town["bob"], "alice", role)
+    with pytest.raises(Forbidden) as refused:
+        await directory.revoke(town["alice"], "alice", NOW)
+    assert refused.value.extras["reason"] == "last_owner"
+    await directory.set_role(town["alice"], "bob", Role.OWNER)
+    await directory.revoke(town["alice"], "alice", NOW)
+    with pytest.raises(Revoked):
+        await directory.set_role(town["alice"], "bob", Role.MEMBER)
+    with pytest.raises(NotFound):
+        await directory.set_role(town["bob"], "alice", Role.MEMBER)
+    with pytest.raises(NotFound):
+        await directory.revoke(town["bob"], "nobody", NOW)
+    assert {one.name: one.role for one in await directory.members(town.mesh.id)} == {
+        "bob": Role.OWNER,
+        "carol": Role.ADMIN,
+    }
+
+
+@pytest.mark.req("Q8")
+async def test_of_two_owners_who_revoke_each_other_at_once_one_stays(house: House) -> None:
+    directory = house.stores.directory
+    town = await settle(house.stores, "alice", "bob")
+    await directory.set_role(town["alice"], "bob", Role.OWNER)
+    async with asyncio.timeout(BOUND_S):
+        async with house.held():
+            tasks = [
+                asyncio.ensure_future(directory.revoke(town[actor], target, NOW))
+                for actor, target in (("alice", "bob"), ("bob", "alice"))
+            ]
+            await asyncio.sleep(0)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [Member, Revoked]
+    assert [one.name for one in await directory.members(town.mesh.id)] == ["alice"]
+
+
+@pytest.mark.req("Q8", "B1")
+async def test_owners_and_admins_set_what_the_mesh_goes_by(house: House) -> None:
+    directory = house.stores.directory
+    town = await settle(house.stores, "alice", "bob")
+    other = await settle(house.stores, "eve", slug="other")
+    with pytest.raises(Forbidden):
+        await directory.set_mesh(town["bob"], None, 5)
+    assert (await directory.set_mesh(town["alice"], None, 5)).sends_per_window == 5
+    await directory.set_role(town["alice"], "bob", Role.ADMIN)
+    changed = await directory.set_mesh(town["bob"], ConnectionPolicy.PREFER_OLDEST, None)
+    assert (changed.policy, changed.sends_per_window) == (ConnectionPolicy.PREFER_OLDEST, 5)
+    assert await directory.mesh(town.mesh.uid) == changed
+    assert await directory.mesh(other.mesh.uid) == other.mesh

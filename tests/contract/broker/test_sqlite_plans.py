@@ -16,6 +16,7 @@ FOLDER = files("claudemesh.broker.stores.sqlite")
 # What is asked now and then, of the whole store or of one member's whole history.
 MAY_SCAN = {
     "deliveries.all_open",  # one row for each block of sixty that wait
+    "directory.end_subscriptions",  # once in a member's life
     "directory.members",
     "receipts.progress",  # groups the few rows of the ids it was given
     "topics.topics",

@@ -115,3 +115,23 @@ async def test_a_sweep_of_many_pages_goes_to_the_end(house: House) -> None:
     swept = await upkeep(house).sweep()
     assert (swept.messages, swept.ids) == (600, 600)
     assert await stores.upkeep.check() == []
+
+
+@pytest.mark.req("B7", "F6")
+@pytest.mark.parametrize("days_ahead", [400, 40_000])
+async def test_a_clock_that_jumps_ahead_makes_nothing_old(house: House, days_ahead: int) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.accepts.accept(batch(town["alice"], dm("1", "bob")))
+    await stores.accepts.retire(town["alice"], "2", NOW, NOW + 30 * DAY)
+    keeper = upkeep(house)
+    house.clock.wall += days_ahead * DAY
+    swept = await keeper.sweep()
+    assert (swept.messages, swept.dead_letters, swept.ids) == (0, 0, 0)
+    late = upkeep(house)  # begun while the clock was ahead, and it is set right before the sweep
+    house.clock.wall -= days_ahead * DAY
+    swept = await late.sweep()
+    assert (swept.messages, swept.dead_letters, swept.ids) == (0, 0, 0)
+    house.clock.advance(366 * DAY)
+    swept = await keeper.sweep()
+    assert (swept.dead_letters, swept.ids) == (1, 1), "time that really passed counts"

@@ -3,10 +3,12 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from claudemesh.daemon.ports import Happened, InboxFilter, InboxSweep
 from claudemesh.daemon.stores.sqlite.inbox import SqliteInboxStore
+from claudemesh.kernel.errors import StoreFull
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.wire.frames import DeliverItem
 
@@ -112,3 +114,59 @@ async def test_a_page_of_large_messages_ends_before_it_is_too_large_to_hold(inbo
     assert len(await inbox.page(InboxFilter(), 0, 100)) == 3
     assert len(await inbox.page(InboxFilter(), 3, 100)) == 2
     assert len(await inbox.events(0, 100)) == 3
+
+
+@pytest.mark.req("Q2")
+async def test_search_finds_every_message_that_is_kept_and_none_that_was_swept(inbox: SqliteInboxStore) -> None:
+    for n in range(0, 40, 4):
+        await inbox.receive([item(f"m{m}", body=f"word{m} common again again") for m in range(n, n + 3)], 10 + n)
+        restored = [item(f"m{n + 3}", body=f"word{n + 3} common"), item(f"m{n}", body="told before")]
+        await inbox.restore(restored, 10 + n, None)
+    await inbox.mark_read(["B-S1-m5"], 60)
+    while await inbox.sweep(InboxSweep(before=30, forget_before=0, now=70, limit=7)):
+        pass
+    kept = await bodies(inbox)
+    assert kept == ["m5", *(f"m{n}" for n in range(20, 40))], "a mark that was not told keeps its message"
+    assert await bodies(inbox, words="common") == kept
+    found = [await bodies(inbox, words=f"word{n}") for n in range(40)]
+    assert found == [[f"m{n}"] if f"m{n}" in kept else [] for n in range(40)]
+    assert await bodies(inbox, words="told") == []
+
+
+@pytest.mark.req("Q2")
+async def test_the_index_of_words_holds_those_of_the_inbox_and_no_others(tmp_path: Path) -> None:
+    inbox = SqliteInboxStore.open(tmp_path / "inbox.db")
+    await inbox.receive([item(f"m{n}", body=f"word{n} common") for n in range(20)], 10)
+    await inbox.receive([item(f"n{n}", body=f"word{n} common") for n in range(20)], 50)
+    assert await inbox.sweep(InboxSweep(before=30, forget_before=0, now=70, limit=100)) == 20
+    inbox.close()
+    with apsw.Connection(str(tmp_path / "inbox.db")) as file:
+        file.execute("INSERT INTO inbox_words (inbox_words, rank) VALUES ('integrity-check', 1)")
+
+
+@pytest.mark.req("D11", "Q1")
+async def test_an_inbox_without_room_takes_nothing_in_and_can_still_be_read_marked_and_swept(
+    inbox: SqliteInboxStore,
+) -> None:
+    await inbox.receive([item("m1")], 10)
+    inbox.limit(await inbox.used_bytes())
+    with pytest.raises(StoreFull):
+        await inbox.receive([item("m2")], 20)
+    with pytest.raises(StoreFull):
+        await inbox.restore([item("m3")], 20, 7)
+    assert await inbox.append_events([Happened("receipt", 20, {})]) == []
+    assert await inbox.restored_upto() is None
+    assert (await inbox.bounds()).last == 1, "nothing was written"
+    assert await inbox.mark_read(["B-S1-m1"], 30) == 1
+    await inbox.told([1])
+    assert await inbox.sweep(InboxSweep(before=100, forget_before=0, now=100, limit=10)) == 1
+    inbox.limit(1 << 30)
+    assert len(await inbox.receive([item("m2")], 40)) == 1
+
+
+async def test_what_is_returned_when_it_was_written_is_what_is_read_later(inbox: SqliteInboxStore) -> None:
+    (message,) = await inbox.receive([item("m1")], 10)
+    written = await inbox.append_events([Happened("receipt", 11, {"state": "read"}), Happened("peer_left", 12, {})])
+    (first, *others) = await inbox.events(0, 10)
+    assert (first.seq, first.type, first.at, first.message) == (1, "message", 10, message)
+    assert others == written

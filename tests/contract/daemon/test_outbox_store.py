@@ -1,18 +1,21 @@
 """What the daemon's outbox promises beyond the accept table: claims in order, guards that hold, ids kept used."""
 
 from collections.abc import AsyncIterator
+from importlib.resources import files
 from pathlib import Path
 
+import apsw
 import pytest
 
 from claudemesh.daemon.model import Destination, Retirement, SendAsked, Settlement, Submission
 from claudemesh.daemon.policy import fingerprint
 from claudemesh.daemon.ports import ClaimAsked
 from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
-from claudemesh.kernel.errors import IdempotencyConflict, StaleClaim, UnknownDestination
+from claudemesh.kernel.errors import IdempotencyConflict, StaleClaim, StoreFull, UnknownDestination
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.kernel.ids import ClientMessageId
 from claudemesh.kernel.outbox import OutboxEvent, OutboxState
+from claudemesh.storage.sqlfile import load_queries
 
 A, B = Destination(Kind.DM, "a" * 64), Destination(Kind.TOPIC, "news")
 ALL = ClaimAsked(destinations=(A, B), rows_max=100, bytes_max=10_000, accepted_since=0)
@@ -103,9 +106,75 @@ async def test_an_overdue_row_is_not_claimed_and_nothing_behind_it(outbox: Sqlit
     asked = ClaimAsked(destinations=(A, B), rows_max=10, bytes_max=1000, accepted_since=50)
     claimed = await outbox.claim(asked)
     assert [row.client_message_id for row in claimed.rows] == ["other"]
-    (old,) = claimed.overdue
+    assert claimed.stuck == {A}
+    (old,) = await outbox.overdue(50, (0, 0), 10)
     assert await outbox.settle([settled(old.seq, OutboxEvent.EXPIRED)]) == [True]
     assert [row.client_message_id for row in (await outbox.claim(asked)).rows] == ["new"]
+
+
+@pytest.mark.req("D8")
+async def test_a_claim_says_where_there_is_more(outbox: SqliteOutboxStore) -> None:
+    await accept(outbox, send("m1"), send("m2"), send("b1", B))
+    asked = ClaimAsked(destinations=(A, B), rows_max=1, bytes_max=1000, accepted_since=0)
+    claimed = await outbox.claim(asked)
+    assert ([row.client_message_id for row in claimed.rows], claimed.more) == (["m1"], {A, B})
+    await outbox.settle([settled(claimed.rows[0].seq, OutboxEvent.ACCEPTED)])
+    large = ClaimAsked(destinations=(A, B), rows_max=10, bytes_max=1, accepted_since=0)
+    claimed = await outbox.claim(large)
+    assert ([row.client_message_id for row in claimed.rows], claimed.more) == (["m2"], {B})
+    await outbox.settle([settled(claimed.rows[0].seq, OutboxEvent.ACCEPTED)])
+    await accept(outbox, send("b2", B, at=0))
+    claimed = await outbox.claim(ClaimAsked(destinations=(A, B), rows_max=10, bytes_max=9, accepted_since=1))
+    assert [row.client_message_id for row in claimed.rows] == ["b1"]
+    assert (claimed.more, claimed.stuck) == ({B}, set()), "an old row that is not the first is met the next time"
+
+
+@pytest.mark.req("D8")
+async def test_old_rows_are_found_page_by_page_the_oldest_first(outbox: SqliteOutboxStore) -> None:
+    ages = {"a": 3, "b": 1, "c": 2, "d": 1, "young": 9, "out": 0}
+    await accept(outbox, *(send(key, B if key == "out" else A, at=at) for key, at in ages.items()))
+    await outbox.claim(ClaimAsked(destinations=(B,), rows_max=1, bytes_max=9, accepted_since=0))
+    found: list[str] = []
+    after = (0, 0)
+    while page := await outbox.overdue(5, after, 2):
+        found += [row.client_message_id for row in page]
+        after = (page[-1].enqueued_at, page[-1].seq)
+    assert found == ["b", "d", "c", "a"]
+    assert await outbox.oldest_open() == 0
+
+
+@pytest.mark.parametrize("name", ["overdue", "oldest_open", "newest_done", "waiting"])
+def test_what_is_asked_again_and_again_reads_only_the_rows_it_returns(name: str, tmp_path: Path) -> None:
+    SqliteOutboxStore.open(tmp_path / "outbox.db").close()
+    sql = load_queries(files("claudemesh.daemon.stores.sqlite") / "outbox.sql")[name]
+    connection = apsw.Connection(str(tmp_path / "outbox.db"))
+    plan = [step[3] for step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * sql.count("?"))]
+    connection.close()
+    assert len(plan) == 1
+    assert plan[0].startswith("SEARCH outbox USING INDEX")
+
+
+async def test_rows_are_counted_in_every_state(outbox: SqliteOutboxStore) -> None:
+    await accept(outbox, *(send(f"m{number}") for number in range(5)), send("b1", B))
+    (out,) = (await outbox.claim(ClaimAsked(destinations=(B,), rows_max=9, bytes_max=99, accepted_since=0))).rows
+    first, second, *_ = await outbox.overdue(99, (0, 0), 9)
+    await outbox.settle([settled(first.seq, OutboxEvent.EXPIRED), settled(second.seq, OutboxEvent.ACCEPTED)])
+    assert await outbox.counts() == {OutboxState.PENDING: 3, OutboxState.INFLIGHT: 1, OutboxState.DEAD: 1}
+    await outbox.recover(1)
+    assert (await outbox.counts())[OutboxState.INFLIGHT] == 0
+    assert out.client_message_id == "b1"
+
+
+@pytest.mark.req("Q6")
+async def test_the_sends_that_the_broker_took_last_are_known(outbox: SqliteOutboxStore) -> None:
+    await accept(outbox, *(send(f"m{number}") for number in range(4)))
+    rows = (await outbox.claim(ALL)).rows
+    for row, broker_id in zip(rows, ("B1", "B3", "B2"), strict=False):
+        done = Settlement(
+            seq=row.seq, event=OutboxEvent.ACCEPTED, at=1, broker_message_id=broker_id, history_id=row.seq
+        )
+        await outbox.settle([done])
+    assert await outbox.newest_done(2) == ["m1", "m2"]
 
 
 async def test_an_event_that_cannot_happen_changes_nothing(outbox: SqliteOutboxStore) -> None:
@@ -175,3 +244,25 @@ async def test_what_is_remembered_is_there_after_a_restart(tmp_path: Path) -> No
     outbox = SqliteOutboxStore.open(tmp_path / "outbox.db")
     assert (await outbox.recall("terms"), await outbox.recall("nothing")) == ("two", None)
     outbox.close()
+
+
+@pytest.mark.req("D11", "D2")
+async def test_an_outbox_without_room_takes_no_new_id_and_at_last_only_settles(outbox: SqliteOutboxStore) -> None:
+    await accept(outbox, send("m1"))
+    used = await outbox.used_bytes()
+    outbox.limit(accepts_bytes=used, claims_bytes=used + 1)
+    with pytest.raises(StoreFull):
+        await outbox.accept(send("m2"))
+    with pytest.raises(UnknownDestination):
+        await outbox.accept(send("m2", refused=True))
+    standing, refused = await outbox.accept_many([send("m1", size=2), send("m2")])
+    assert getattr(standing, "row_id", None) == "row-m1-1", "what stands answers first"
+    assert isinstance(refused, StoreFull)
+    (out,) = (await outbox.claim(ALL)).rows
+    outbox.limit(accepts_bytes=used, claims_bytes=used)
+    with pytest.raises(StoreFull):
+        await outbox.claim(ALL)
+    assert await outbox.settle([settled(out.seq, OutboxEvent.ACCEPTED)]) == [True]
+    outbox.limit(accepts_bytes=2 * used, claims_bytes=2 * used)
+    await accept(outbox, send("m2"))
+    assert len((await outbox.claim(ALL)).rows) == 1

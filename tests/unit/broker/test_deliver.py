@@ -1,6 +1,7 @@
 """The pump: in order, within its window, and never without the store's word."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -43,19 +44,26 @@ class Shelf:
         self.is_broken = False
         self.refused = asyncio.Event()
         self.reads = 0
+        self.turns = lambda: 0  # of the loop that a look takes before and after
 
     def put(self, *parcels: Parcel) -> None:
         self.open |= {one.history_id: one for one in parcels}
 
     async def page(self, _recipient: Sender, after: int, count_max: int, bytes_max: int) -> list[Parcel]:
         self.reads += 1
+        await self._pass()
         found: list[Parcel] = []
         for id_ in sorted(self.open):
             if id_ > after and len(found) < count_max:
                 found.append(self.open[id_])
         while len(found) > 1 and sum(len(one.payload) for one in found) > bytes_max:
             found.pop()
+        await self._pass()
         return found
+
+    async def _pass(self) -> None:
+        for _ in range(self.turns()):
+            await asyncio.sleep(0)
 
     async def replay(self, *_: object) -> list[Parcel]:
         return []
@@ -92,6 +100,8 @@ class Bench:
         self.clock = ManualClock()
         self.life = 0
         self.pushed: asyncio.Queue[list[int]] = asyncio.Queue()
+        self.door = asyncio.Event()  # open while the socket takes what is pushed
+        self.door.set()
         self.dead: list[int] = []
         self.pump = Pump(
             self.shelf,
@@ -106,7 +116,12 @@ class Bench:
     async def _push(self, text: str) -> None:
         frame = frames.parse_from_broker(text)
         assert isinstance(frame, frames.Deliver)
+        await self.door.wait()
         self.pushed.put_nowait([item.history_id for item in frame.items])
+
+    def commit(self, one: Parcel) -> None:
+        self.shelf.put(one)
+        self.pump.offer(one)
 
     async def next(self) -> list[int]:
         async with asyncio.timeout(BOUND_S):
@@ -253,6 +268,74 @@ async def test_what_is_in_the_window_is_not_pushed_again_with_what_is_overdue() 
         bench.show_life_after(1_000)
         assert await bench.next() == [1]
         await bench.settled()
+        assert bench.pushed.empty()
+
+
+@pytest.mark.req("B6")
+async def test_what_is_committed_next_is_pushed_without_a_look_into_the_store() -> None:
+    async with pumping() as bench:
+        await bench.settled()
+        looks = bench.shelf.reads
+        for number in (3, 4, 9):
+            bench.commit(parcel(number))
+            assert await bench.next() == [number]
+            bench.pump.acked([number])
+            bench.shelf.open.pop(number)
+        await bench.settled()
+        assert bench.shelf.reads == looks
+        bench.shelf.put(parcel(12))
+        bench.pump.wake()
+        bench.commit(parcel(13))
+        assert await bench.next() == [12, 13], "what it was not offered comes first"
+
+
+@pytest.mark.req("Q4")
+async def test_what_is_offered_while_nobody_reads_is_left_in_the_store() -> None:
+    async with pumping() as bench:
+        await bench.settled()
+        bench.door.clear()
+        for number in range(1, 4 * deliver.OFFERED_MAX):
+            bench.commit(parcel(number))
+            await asyncio.sleep(0)
+            assert len(bench.pump._offered) <= deliver.OFFERED_MAX
+        bench.door.set()
+        got: list[int] = []
+        while len(got) < 4 * deliver.OFFERED_MAX - 1:
+            got += await bench.next()
+        assert got == [*range(1, 4 * deliver.OFFERED_MAX)]
+
+
+@pytest.mark.req("Q1")
+@pytest.mark.parametrize("seed", range(25))
+async def test_however_commits_and_looks_interleave_all_is_pushed_once_in_order(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311  the same course for the same seed
+    async with pumping() as bench:
+        bench.shelf.turns = lambda: dice.randrange(4)
+        told: list[Parcel] = []  # committed, and about to be told
+
+        async def pause() -> None:
+            for _ in range(dice.randrange(6)):
+                await asyncio.sleep(0)
+
+        for number in range(1, 60):
+            bench.shelf.put(parcel(number))
+            told.append(parcel(number))
+            await pause()
+            while told and dice.random() < 0.7:
+                if dice.random() < 0.8:
+                    bench.pump.offer(told.pop(0))
+                else:
+                    told.pop(0)
+                    bench.pump.wake()
+                await pause()
+            bench.pump.acked([dice.randrange(1, number + 1)])
+        for one in told:
+            bench.pump.offer(one)
+        got: list[int] = []
+        while len(got) < 59:
+            got += await bench.next()
+        await bench.settled()
+        assert got == [*range(1, 60)]
         assert bench.pushed.empty()
 
 

@@ -2,16 +2,18 @@
 
 import pytest
 
-from claudemesh.broker.model import ConnectionPolicy, DeliveryState, RecipientReceipt
+from claudemesh.broker.model import ConnectionPolicy, DeliveryState, Member, RecipientReceipt, Role
 from claudemesh.broker.policy import (
     Meeting,
     derive_message_state,
     is_attempt,
+    judge_manager,
     judge_meeting,
+    judge_member_change,
     judge_size,
     present,
 )
-from claudemesh.kernel.errors import InvalidRequest, PayloadTooLarge
+from claudemesh.kernel.errors import Forbidden, InvalidRequest, PayloadTooLarge, Revoked
 from claudemesh.kernel.fingerprint import Kind, SendRequest
 
 
@@ -97,3 +99,75 @@ def test_the_same_mention_twice_is_one() -> None:
     meta: dict[str, object] = {"mentions": ["bob", "ann", "bob"]}
     message = present("id", SendRequest(kind=Kind.DM, ref="k", body="b", meta=meta))  # type: ignore[arg-type]
     assert message.mentions == ("bob", "ann")
+
+
+# --- who may change what -------------------------------------------------------------------------------------
+
+OWNER, ADMIN, MEMBER = Role.OWNER, Role.ADMIN, Role.MEMBER
+
+
+def member(id_: int, role: Role, revoked_at: int | None = None) -> Member:
+    return Member(
+        id=id_,
+        uid=f"u{id_}",
+        mesh_id=1,
+        pubkey=f"k{id_}",
+        name=f"n{id_}",
+        role=role,
+        joined_at=0,
+        revoked_at=revoked_at,
+    )
+
+
+@pytest.mark.req("Q8")
+@pytest.mark.parametrize(
+    ("actor", "target", "becomes", "allowed"),
+    [
+        (OWNER, OWNER, None, True),
+        (OWNER, OWNER, MEMBER, True),
+        (OWNER, MEMBER, OWNER, True),
+        (OWNER, ADMIN, None, True),
+        (ADMIN, OWNER, None, False),
+        (ADMIN, OWNER, ADMIN, False),
+        (ADMIN, OWNER, OWNER, False),
+        (ADMIN, MEMBER, OWNER, False),
+        (ADMIN, MEMBER, ADMIN, True),
+        (ADMIN, ADMIN, MEMBER, True),
+        (ADMIN, ADMIN, None, True),
+        (MEMBER, MEMBER, None, False),
+        (MEMBER, MEMBER, ADMIN, False),
+        (MEMBER, OWNER, None, False),
+    ],
+)
+def test_owners_and_admins_change_others_and_only_owners_touch_owners(
+    actor: Role,
+    target: Role,
+    becomes: Role | None,
+    allowed: bool,  # noqa: FBT001  a column of the table
+) -> None:
+    verdict = judge_member_change(member(1, actor), member(2, target), becomes, owners=2)
+    assert (verdict is None) is allowed
+    assert verdict is None or type(verdict) is Forbidden
+    gone = judge_member_change(member(1, actor, revoked_at=1), member(2, target), becomes, owners=2)
+    assert type(gone) is Revoked
+
+
+@pytest.mark.req("Q8")
+@pytest.mark.parametrize("role", Role)
+def test_everybody_may_leave_or_step_down_but_the_last_owner(role: Role) -> None:
+    me = member(1, role)
+    assert judge_member_change(me, me, None, owners=2) is None
+    assert judge_member_change(me, me, MEMBER, owners=2) is None
+    alone = [judge_member_change(me, me, becomes, owners=1) for becomes in (None, MEMBER, ADMIN)]
+    if role is OWNER:
+        assert [error.extras.get("reason") for error in alone if error] == ["last_owner"] * 3
+        assert judge_member_change(me, me, OWNER, owners=1) is None
+    else:
+        assert alone[:2] == [None, None]
+    assert (judge_member_change(me, me, OWNER, owners=2) is None) is (role is OWNER)
+
+
+@pytest.mark.req("Q8")
+def test_the_mesh_itself_is_changed_by_owners_and_admins() -> None:
+    assert [judge_manager(member(1, role)) is None for role in (OWNER, ADMIN, MEMBER)] == [True, True, False]
+    assert type(judge_manager(member(1, OWNER, revoked_at=1))) is Revoked

@@ -9,7 +9,7 @@ import pytest
 
 from claudemesh.broker.events import BatchAccepted, FingerprintDrifted
 from claudemesh.broker.limiter import MemoryLimiter
-from claudemesh.broker.model import Accepted, AcceptOutcome, Batch, Duplicate, Identity, Message
+from claudemesh.broker.model import Accepted, AcceptOutcome, Batch, Duplicate, Fresh, Identity, Message
 from claudemesh.broker.policy import ACCEPT_PHASES, Phase
 from claudemesh.broker.service import AcceptService, AcceptSettings, Presented
 from claudemesh.broker.stores.sqlite.accept import SqliteAcceptStore
@@ -45,8 +45,8 @@ class Desk:
             told=self._note,
         )
 
-    def _note(self, accepted: Sequence[Accepted]) -> None:
-        self.woken += [id_ for one in accepted for id_ in one.recipients]
+    def _note(self, fresh: Sequence[Fresh]) -> None:
+        self.woken += [id_ for one in fresh for id_ in one.accepted.recipients]
 
     async def send(self, name: str, *messages: Message | Presented) -> list[AcceptOutcome]:
         identity = Identity(self.town.mesh, self.town.members[name], "instance")

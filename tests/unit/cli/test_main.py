@@ -55,7 +55,8 @@ def test_the_words_are_those_of_the_contract() -> None:
     assert words >= {
         "up",
         *(f"broker {verb}" for verb in ("serve", "check", "sweep")),
-        *(f"mesh {verb}" for verb in ("create", "invite", "join", "list", "leave")),
+        *(f"mesh {verb}" for verb in ("create", "invite", "join", "list", "set", "leave")),
+        *(f"member {verb}" for verb in ("revoke", "role")),
         *(f"daemon {verb}" for verb in ("up", "down", "status", "restart", "reload", "logs")),
         *(f"daemon {verb}" for verb in ("rotate-token", "accept-host", "remint", "recover")),
         *(f"daemon outbox {verb}" for verb in ("list", "inspect", "requeue", "drop", "prune")),

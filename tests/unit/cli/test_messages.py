@@ -18,7 +18,11 @@ def queued(asked: Asked) -> bytes:
 
 
 def at(state: str) -> bytes:
-    return respond(200, {"client_message_id": "x", "state": state, "steps": []})
+    steps = [
+        {"state": "queued", "at": None, "evidence": "a row"},
+        {"state": state, "at": None, "evidence": "a why"},
+    ]
+    return respond(200, {"client_message_id": "x", "state": state, "steps": steps})
 
 
 def message(n: int, **changed: Any) -> dict[str, Any]:  # noqa: ANN401 - of whatever type the field has
@@ -110,12 +114,20 @@ def test_waiting_that_times_out_fails_with_the_state_reached(run: Run, daemon: S
     assert "may still be" in ran.err
 
 
+def test_a_message_that_is_too_large_is_refused_with_the_limit(run: Run, daemon: ScriptedDaemon) -> None:
+    daemon.on("POST", "/v1/send", refuse(413, "payload_too_large", bytes_max=65536))
+    ran = run("send", "bob", "hi", "--id", "c1")
+    assert ran.code == 1
+    assert "payload_too_large client_message_id=c1 bytes_max=65536" in ran.err
+
+
 @pytest.mark.parametrize("end", ["dead", "aborted", "dead_letter"])
 def test_waiting_ends_at_once_when_it_is_in_vain(run: Run, daemon: ScriptedDaemon, end: str) -> None:
     daemon.on("POST", "/v1/send", queued).on("GET", "/v1/trace/c1", at("queued"), at(end))
     ran = run("send", "bob", "hi", "--id", "c1", "--wait", "accepted", "--json")
     assert ran.code == 1
     assert ran.json["state"] == end
+    assert f"the message is {end}: a why" in ran.err
 
 
 # --- inbox -----------------------------------------------------------------------------------------------
@@ -142,6 +154,19 @@ def test_searching_asks_for_the_words(run: Run, daemon: ScriptedDaemon) -> None:
     daemon.on("GET", "/v1/inbox/search", page(message(1)))
     assert run("inbox", "--search", "a b", "--json").json["messages"]
     assert daemon.asked[0].query == "q=a%20b&limit=100"
+
+
+@pytest.mark.parametrize("words", ["", "  "])
+def test_searching_for_nothing_is_wrong_usage(run: Run, daemon: ScriptedDaemon, words: str) -> None:
+    assert run("inbox", "--search", words).code == 2
+    assert daemon.asked == []
+
+
+def test_a_topic_is_meant_with_and_without_its_mark(run: Run, daemon: ScriptedDaemon) -> None:
+    daemon.on("GET", "/v1/inbox", page())
+    run("inbox", "--topic", "#ops")
+    run("inbox", "--topic", "ops")
+    assert [asked.query for asked in daemon.asked] == ["topic=ops&limit=100"] * 2
 
 
 @pytest.mark.req("Q6")

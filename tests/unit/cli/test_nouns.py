@@ -1,4 +1,4 @@
-"""Topics, queues, peers and the outbox: the verb that is typed is the request that is made."""
+"""Topics, queues, members, peers and the outbox: the verb that is typed is the request that is made."""
 
 import json
 from pathlib import Path
@@ -38,6 +38,10 @@ ROW = {
         (("queue", "ack", "jobs", *LEASE), "/v1/queue/ack", {"queue": "jobs", "id": "b1", "token": 7}),
         (("queue", "nack", "jobs", *LEASE), "/v1/queue/nack", {"queue": "jobs", "id": "b1", "token": 7}),
         (("queue", "renew", "jobs", *LEASE), "/v1/queue/renew", {"queue": "jobs", "id": "b1", "token": 7}),
+        (("member", "revoke", "bob"), "/v1/member/revoke", {"member": "bob"}),
+        (("member", "role", "bob", "admin"), "/v1/member/role", {"member": "bob", "role": "admin"}),
+        (("mesh", "set", "--sends-per-window", "9"), "/v1/mesh/set", {"sends_per_window": 9}),
+        (("mesh", "set", "--connections", "prefer_oldest"), "/v1/mesh/set", {"connections": "prefer_oldest"}),
         (("daemon", "outbox", "drop", "--id", "r1"), "/v1/outbox/drop", {"id": "r1"}),
         (("daemon", "outbox", "drop", "--id", "r1", "--force"), "/v1/outbox/drop", {"id": "r1", "force": True}),
         (("daemon", "outbox", "prune", "--confirm"), "/v1/outbox/prune", {"confirm": True}),
@@ -53,6 +57,19 @@ def test_a_verb_is_a_request(
     assert ran.json["ok"] is True
     assert daemon.asked[0].json == body
     assert run(*words).out
+
+
+@pytest.mark.req("Q8")
+@pytest.mark.parametrize(
+    "words", [("topic", "create", "bad name"), ("topic", "join", "#"), ("queue", "work", "a b")]
+)
+def test_a_name_that_is_none_is_wrong_usage_in_plain_words(
+    run: Run, daemon: ScriptedDaemon, words: tuple[str, ...]
+) -> None:
+    ran = run(*words)
+    assert ran.code == 2
+    assert "name is 1 to 128 of" in ran.err
+    assert daemon.asked == []
 
 
 def test_topics_are_listed(run: Run, daemon: ScriptedDaemon) -> None:

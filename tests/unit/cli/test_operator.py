@@ -29,6 +29,14 @@ def test_a_token_is_made_anew_by_whoever_has_it_in_force(run: Run, home: Home, d
     daemon.start()
 
 
+def test_a_daemon_without_its_broker_says_why(run: Run, daemon: ScriptedDaemon) -> None:
+    health = {"connected": False, "link": "Connection refused", "queue_depth": 3, "inflight": 0}
+    daemon.on("GET", "/v1/health", respond(200, health))
+    ran = run("daemon", "status")
+    assert ran.code == 0
+    assert "broker not connected: Connection refused" in ran.out
+
+
 def test_what_a_daemon_cannot_do_yet_is_said_with_another_way(run: Run, daemon: ScriptedDaemon) -> None:
     assert daemon
     for words, instead in ((("daemon", "rotate-token"), "stop it first"), (("daemon", "reload"), "daemon restart")):

@@ -1,6 +1,5 @@
 """Equal requests have equal fingerprints, and no two different ones do."""
 
-from dataclasses import replace
 from hashlib import sha256
 
 import pytest
@@ -41,7 +40,7 @@ def test_the_defaults_are_an_empty_reply_the_priority_next_and_no_meta() -> None
 
 @pytest.mark.req("F2")
 def test_absent_null_and_empty_meta_are_the_same_request() -> None:
-    assert fingerprint_send(replace(REQUEST, meta=None)) == fingerprint_send(replace(REQUEST, meta={}))
+    assert fingerprint_send(REQUEST._replace(meta=None)) == fingerprint_send(REQUEST._replace(meta={}))
 
 
 @pytest.mark.req("F2", "F8")
@@ -62,29 +61,29 @@ def test_absent_null_and_empty_meta_are_the_same_request() -> None:
     ids=str,
 )
 def test_changing_any_field_changes_the_fingerprint(change: dict[str, object]) -> None:
-    assert fingerprint_send(replace(REQUEST, **change)) != fingerprint_send(REQUEST)
+    assert fingerprint_send(REQUEST._replace(**change)) != fingerprint_send(REQUEST)
 
 
 @pytest.mark.req("F2")
 def test_mentions_count_but_their_order_does_not() -> None:
-    one = fingerprint_send(replace(REQUEST, mentions=["b", "a"], meta={"k": 1}))
-    assert one == fingerprint_send(replace(REQUEST, mentions=["a", "b"], meta={"k": 1}))
-    assert one == fingerprint_send(replace(REQUEST, meta={"k": 1, "mentions": ["a", "b"]}))
+    one = fingerprint_send(REQUEST._replace(mentions=["b", "a"], meta={"k": 1}))
+    assert one == fingerprint_send(REQUEST._replace(mentions=["a", "b"], meta={"k": 1}))
+    assert one == fingerprint_send(REQUEST._replace(meta={"k": 1, "mentions": ["a", "b"]}))
 
 
 def test_a_mention_that_stands_twice_counts_twice() -> None:
-    once, twice = (fingerprint_send(replace(REQUEST, mentions=["ana"] * count)) for count in (1, 2))
+    once, twice = (fingerprint_send(REQUEST._replace(mentions=["ana"] * count)) for count in (1, 2))
     assert once != twice
 
 
 def test_a_mention_that_is_no_text_is_refused() -> None:
     with pytest.raises(InvalidRequest):
-        fingerprint_send(replace(REQUEST, mentions=[1, "ana"]))
+        fingerprint_send(REQUEST._replace(mentions=[1, "ana"]))
 
 
 def test_mentions_cannot_be_named_in_two_places() -> None:
     with pytest.raises(InvalidRequest):
-        fingerprint_send(replace(REQUEST, mentions=["a"], meta={"mentions": ["b"]}))
+        fingerprint_send(REQUEST._replace(mentions=["a"], meta={"mentions": ["b"]}))
 
 
 @pytest.mark.req("F2")
@@ -101,18 +100,18 @@ def test_a_nul_or_a_lone_surrogate_is_refused_in_every_text(text: str, place: st
         "deep": {"meta": {"a": [{"b": [text]}]}},
     }
     with pytest.raises(InvalidRequest) as refused:
-        fingerprint_send(replace(REQUEST, **changes[place]))
+        fingerprint_send(REQUEST._replace(**changes[place]))
     assert refused.value.status == 400
 
 
 @pytest.mark.parametrize("text", ["\\u0000", "\\\\u0000", "a\\\\\\u0000", "u0000"])
 def test_a_text_that_only_spells_an_escaped_nul_is_fine(text: str) -> None:
-    assert fingerprint_send(replace(REQUEST, meta={"a": text}))
+    assert fingerprint_send(REQUEST._replace(meta={"a": text}))
 
 
 def test_an_escaped_nul_behind_backslashes_is_still_a_nul() -> None:
     with pytest.raises(InvalidRequest):
-        fingerprint_send(replace(REQUEST, meta={"a": "\\\\\0"}))
+        fingerprint_send(REQUEST._replace(meta={"a": "\\\\\0"}))
 
 
 def test_the_prefix_is_the_first_eight_bytes_in_hex() -> None:

@@ -54,9 +54,9 @@ def test_two_threads_never_step_from_the_same_id(monkeypatch: pytest.MonkeyPatch
                 overtaken.wait(0.3)  # with the lock nobody can: the bound is what ends it
             return 1_000
 
-    # From the same last id the second would get the smaller one.
+    # From the same last id the second, which would draw first, would get the smaller one. The last is drawn first.
     entropy = b"".join(number.to_bytes(10) for number in (2**79, 1))
-    monkeypatch.setattr(os, "urandom", lambda size: entropy.ljust(size, b"\0"))
+    monkeypatch.setattr(os, "urandom", lambda size: entropy.rjust(size, b"\0"))
     source = UlidSource(HeldClock([]))
 
     def second() -> str:

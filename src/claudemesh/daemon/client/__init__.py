@@ -255,6 +255,17 @@ class Client:
     def _settle(self, verb: str, queue: str, broker_message_id: str, token: int) -> Json:
         return self._post(f"/v1/queue/{verb}", {"queue": queue, "id": broker_message_id, "token": token})
 
+    # --- the mesh ---
+
+    def member_revoke(self, member: str) -> Json:
+        return self._post("/v1/member/revoke", {"member": member})
+
+    def member_role(self, member: str, role: str) -> Json:
+        return self._post("/v1/member/role", {"member": member, "role": role})
+
+    def mesh_set(self, **changes: str | int) -> Json:
+        return self._post("/v1/mesh/set", changes)
+
     # --- the daemon itself ---
 
     def health(self) -> Json:

@@ -1,5 +1,7 @@
 """The daemon's HTTP surface: one table of routes, each a thin handler over a use case."""
 
+from typing import Final
+
 from claudemesh.asgi.openapi import openapi_document
 from claudemesh.asgi.routes import Route
 from claudemesh.daemon.http.control import control_routes
@@ -10,6 +12,27 @@ from claudemesh.daemon.http.outbox import outbox_routes
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.http.sends import send_routes
 from claudemesh.daemon.http.status import document_route, status_routes
+from claudemesh.daemon.settings import Ipc
+from claudemesh.kernel.errors import (
+    BadHost,
+    BadOrigin,
+    BadToken,
+    DaemonBusy,
+    Forbidden,
+    MissingToken,
+    RateLimited,
+    TokenInUrl,
+)
+
+# What the guard of the port and the limits may answer, whatever was asked.
+BEFORE_ANY_ROUTE: Final = (
+    MissingToken, BadToken, TokenInUrl, BadHost, BadOrigin, Forbidden, RateLimited, DaemonBusy,
+)  # fmt: skip
+
+
+def public_paths(ipc: Ipc) -> frozenset[str]:
+    """Return what is answered by TCP without a token."""
+    return frozenset({"/v1/health"} if ipc.public_health_check else ())
 
 
 def daemon_routes(parts: Parts) -> list[Route]:
@@ -22,5 +45,11 @@ def daemon_routes(parts: Parts) -> list[Route]:
         *manage_routes(parts),
         *status_routes(parts),
     ]
-    document = openapi_document("claudemesh daemon", parts.version, routes)
+    document = openapi_document(
+        "claudemesh daemon",
+        parts.version,
+        routes,
+        everywhere=BEFORE_ANY_ROUTE,
+        public_paths=public_paths(parts.settings.config.ipc),
+    )
     return [*routes, document_route(document)]

@@ -1,16 +1,23 @@
-"""Topics, queues and peers: what only the broker can answer, so online only. The daemon passes it on."""
+"""Topics, queues, members and peers: what only the broker can answer, so online only. The daemon passes it on."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from claudemesh.asgi.messages import Request, Response, json_response
 from claudemesh.asgi.routes import Route
 from claudemesh.daemon.http.parts import Parts
-from claudemesh.kernel.errors import BrokerUnreachable, DestinationNotFound, InvalidRequest, LeaseLost, NotFound
+from claudemesh.kernel.errors import (
+    BrokerUnreachable,
+    DestinationNotFound,
+    Forbidden,
+    InvalidRequest,
+    LeaseLost,
+    NotFound,
+)
 from claudemesh.wire.instants import render_instant
-from claudemesh.wire.names import TOPIC_PATTERN
+from claudemesh.wire.names import ABOUT_LENGTH_MAX, TOPIC_PATTERN
 
 Name = Annotated[str, msgspec.Meta(pattern=f"^(?:{TOPIC_PATTERN})$", description="Of a topic or a queue.")]
 
@@ -31,11 +38,78 @@ class LeaseBody(msgspec.Struct, frozen=True):
     token: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
+class MemberBody(msgspec.Struct, frozen=True):
+    """A member, by its name or its public key."""
+
+    member: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+
+
+class RoleBody(MemberBody, frozen=True):
+    role: Literal["owner", "admin", "member"]
+
+
+class ProfileBody(msgspec.Struct, frozen=True):
+    """What this member says of itself; the others see it among the peers."""
+
+    about: Annotated[str, msgspec.Meta(max_length=ABOUT_LENGTH_MAX)]
+
+
+class MeshBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is not said stays."""
+
+    connections: Literal["prefer_newest", "prefer_oldest", "allow_concurrent"] | None = None
+    sends_per_window: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+
+
 class PeersQuery(msgspec.Struct, frozen=True):
     everyone: bool = msgspec.field(name="all", default=False)
 
 
+# What the broker answers, for the document: it is passed on as it came, and a newer broker may say more.
+
+
+class ShownPeer(msgspec.Struct, frozen=True):
+    name: str
+    pubkey: str
+    role: str
+    status: Literal["online", "offline", "unknown"]  # unknown: the broker is away, and these are whom we knew
+    about: str = ""
+
+
+class Peers(msgspec.Struct, frozen=True):
+    peers: list[ShownPeer]
+
+
+class ShownTopic(msgspec.Struct, frozen=True):
+    name: str
+    created_at: str
+    subscribers: int
+    subscribed: bool
+
+
+class Topics(msgspec.Struct, frozen=True):
+    topics: list[ShownTopic]
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    lease_ttl_ms: int
+    lease_expires_at: str
+
+
+class Work(Lease, frozen=True, kw_only=True):
+    client_message_id: str
+    broker_message_id: str
+    sender: str = msgspec.field(name="from")
+    from_name: str
+    body: str
+    meta: dict[str, Any] | None
+    reply_to_id: str | None
+    lease_token: int
+
+
 Handler = Callable[[Request], Awaitable[Response]]
+
+_ON_THE_WIRE: Final = {"topic": "name", "queue": "name"}
 
 
 def control_routes(parts: Parts) -> list[Route]:
@@ -44,16 +118,10 @@ def control_routes(parts: Parts) -> list[Route]:
     async def call(op: str, args: dict[str, Any]) -> Response:
         return json_response(_dated(await receiving.link.call(op, args)))
 
-    def on_topic(op: str) -> Handler:
-        async def handle(request: Request) -> Response:
-            return await call(op, {"name": request.body.topic})
-
-        return handle
-
-    def on_queue(op: str) -> Handler:
+    def passed_on(op: str) -> Handler:
         async def handle(request: Request) -> Response:
             args = msgspec.to_builtins(request.body)
-            return await call(op, args | {"name": args.pop("queue")})
+            return await call(op, {_ON_THE_WIRE.get(name, name): value for name, value in args.items()})
 
         return handle
 
@@ -71,39 +139,53 @@ def control_routes(parts: Parts) -> list[Route]:
             return json_response({"peers": known})
 
     return [
-        _post("/v1/topic/create", on_topic("topic.create"), TopicBody, "Make a topic, or find it made."),
-        _post("/v1/topic/subscribe", on_topic("topic.subscribe"), TopicBody, "Get a topic's messages from now on."),
-        _post("/v1/topic/unsubscribe", on_topic("topic.unsubscribe"), TopicBody, "Get them no more."),
-        _get("/v1/topic/list", topics, "The topics of the mesh."),
-        _post("/v1/queue/create", on_queue("queue.create"), QueueBody, "Make a work queue, or find it made."),
-        _post("/v1/queue/work", on_queue("queue.work"), QueueBody, "Lease the next message, or null."),
-        _post("/v1/queue/ack", on_queue("queue.ack"), LeaseBody, "The work is done."),
-        _post("/v1/queue/nack", on_queue("queue.nack"), LeaseBody, "Give the work back."),
-        _post("/v1/queue/renew", on_queue("queue.renew"), LeaseBody, "Hold the lease longer."),
-        _get("/v1/peers", peers, "Who is in the mesh, and who of them is connected.", PeersQuery),
+        _post("/v1/topic/create", passed_on("topic.create"), TopicBody, "Make a topic, or find it made."),
+        _post(
+            "/v1/topic/subscribe", passed_on("topic.subscribe"), TopicBody, "Get a topic's messages from now on."
+        ),
+        _post("/v1/topic/unsubscribe", passed_on("topic.unsubscribe"), TopicBody, "Get them no more."),
+        _get("/v1/topic/list", topics, "The topics of the mesh.", Topics),
+        _post("/v1/queue/create", passed_on("queue.create"), QueueBody, "Make a work queue, or find it made."),
+        _post(
+            "/v1/queue/work", passed_on("queue.work"), QueueBody, "Lease the next message, or null.", Work | None
+        ),
+        _post("/v1/queue/ack", passed_on("queue.ack"), LeaseBody, "The work is done."),
+        _post("/v1/queue/nack", passed_on("queue.nack"), LeaseBody, "Give the work back."),
+        _post("/v1/queue/renew", passed_on("queue.renew"), LeaseBody, "Hold the lease longer.", Lease),
+        _post("/v1/member/revoke", passed_on("member.revoke"), MemberBody, "End a membership, also one's own."),
+        _post(
+            "/v1/member/role", passed_on("member.role"), RoleBody, "Make a member an owner, an admin, or neither."
+        ),
+        _post("/v1/mesh/set", passed_on("mesh.set"), MeshBody, "Change what the mesh goes by."),
+        _post("/v1/profile", passed_on("profile"), ProfileBody, "Tell the others about this member."),
+        _get("/v1/peers", peers, "Who is in the mesh, and who of them is connected.", Peers, PeersQuery),
     ]
 
 
-def _post(path: str, handler: Handler, body: type[msgspec.Struct], summary: str) -> Route:
+def _post(
+    path: str, handler: Handler, body: type[msgspec.Struct], summary: str, answer: object = dict[str, Any]
+) -> Route:
     return Route(
         method="POST",
         path=path,
         handler=handler,
         summary=summary,
         request=body,
-        response=Any,
-        errors=(InvalidRequest, BrokerUnreachable, DestinationNotFound, LeaseLost, NotFound),
+        response=answer,
+        errors=(InvalidRequest, BrokerUnreachable, DestinationNotFound, Forbidden, LeaseLost, NotFound),
     )
 
 
-def _get(path: str, handler: Handler, summary: str, query: type[msgspec.Struct] | None = None) -> Route:
+def _get(
+    path: str, handler: Handler, summary: str, answer: object, query: type[msgspec.Struct] | None = None
+) -> Route:
     return Route(
         method="GET",
         path=path,
         handler=handler,
         summary=summary,
         query=query,
-        response=Any,
+        response=answer,
         errors=(BrokerUnreachable, InvalidRequest),
     )
 

@@ -1,17 +1,20 @@
 """The outbox as an operator sees it, and what an operator may do with a row."""
 
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from claudemesh.asgi.messages import Request, Response, json_response
 from claudemesh.asgi.routes import Route
+from claudemesh.daemon.feed import parse_cursor
 from claudemesh.daemon.http.inbox import LIMIT_DEFAULT, LIMIT_MAX, Limit
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.model import OutboxRow
 from claudemesh.daemon.operate import Decision, Patch
 from claudemesh.kernel.errors import (
     BrokerUnreachable,
+    CursorAhead,
+    CursorExpired,
     IdempotencyConflict,
     InvalidRequest,
     NotFound,
@@ -27,7 +30,7 @@ ALL: Final = frozenset(OutboxState)
 class OutboxQuery(msgspec.Struct, frozen=True):
     failed: bool = False
     limit: Limit = LIMIT_DEFAULT
-    cursor: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    cursor: str | None = None
 
 
 class RequeueBody(msgspec.Struct, frozen=True):
@@ -73,7 +76,7 @@ class ShownRow(msgspec.Struct, frozen=True, kw_only=True):
 
 class OutboxPage(msgspec.Struct, frozen=True):
     rows: list[ShownRow]
-    next_cursor: int | None
+    next_cursor: str | None
 
 
 class Inspected(msgspec.Struct, frozen=True):
@@ -89,11 +92,14 @@ def outbox_routes(parts: Parts) -> list[Route]:
 
     async def show(request: Request) -> Response:
         query: OutboxQuery = request.query
+        bounds = await outbox.bounds()
+        after = 0 if query.cursor is None else parse_cursor(query.cursor, bounds)
         size = min(query.limit, LIMIT_MAX)
-        found = await outbox.page(frozenset({OutboxState.DEAD}) if query.failed else ALL, query.cursor, size + 1)
+        found = await outbox.page(frozenset({OutboxState.DEAD}) if query.failed else ALL, after, size + 1)
         page = found[:size]
+        has_more = len(found) > size
         return json_response(
-            OutboxPage([_shown(row) for _, row in page], page[-1][0] if len(found) > size else None)
+            OutboxPage([_shown(row) for _, row in page], f"{bounds.epoch}.{page[-1][0]}" if has_more else None)
         )
 
     async def inspect(request: Request) -> Response:
@@ -123,7 +129,7 @@ def outbox_routes(parts: Parts) -> list[Route]:
             summary="Rows of the outbox in the order they were accepted.",
             query=OutboxQuery,
             response=OutboxPage,
-            errors=(InvalidRequest,),
+            errors=(InvalidRequest, CursorAhead, CursorExpired),
         ),
         Route(
             method="GET",

@@ -25,7 +25,6 @@ from claudemesh.kernel.fingerprint import Priority, fold_mentions
 from claudemesh.kernel.ids import derive_client_message_id
 from claudemesh.wire import problem
 
-BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 KEY_HEADER: Final = "Idempotency-Key"
 
 
@@ -134,7 +133,7 @@ def send_routes(parts: Parts) -> list[Route]:
             request=BatchBody,
             response=BatchAnswer,
             errors=(InvalidRequest, PayloadTooLarge, StoreUnavailable),
-            body_bytes_max=BATCH_BYTES_MAX,
+            body_bytes_max=parts.settings.config.ipc.batch_bytes_max,
         ),
     ]
 

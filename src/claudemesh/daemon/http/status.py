@@ -14,7 +14,18 @@ from claudemesh.wire.frames import PROTOCOL
 from claudemesh.wire.negotiation import REQUIRED
 
 IPC_API: Final = "v1"
-IPC_FEATURES: Final = ["send", "send_batch", "topic", "queue", "inbox", "search", "trace", "outbox", "peers"]
+IPC_FEATURES: Final = [
+    "send",
+    "send_batch",
+    "topic",
+    "queue",
+    "inbox",
+    "search",
+    "trace",
+    "outbox",
+    "peers",
+    "profile",
+]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,9 +113,8 @@ def status_routes(parts: Parts) -> list[Route]:
         )
 
     async def metrics(_: Request) -> Response:
-        return Response(
-            200, await parts.metrics.render(parts.pressure.pct), ((b"content-type", CONTENT_TYPE.encode()),)
-        )
+        text = await parts.metrics.render(await parts.pressure.look())
+        return Response(200, text, ((b"content-type", CONTENT_TYPE.encode()),))
 
     return [
         Route(

@@ -9,17 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadReply:
+class ThreadReply(NamedTuple):
     future: Future[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class LoopReply:
+class LoopReply(NamedTuple):
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
 

@@ -258,7 +258,7 @@ class _Plan:
         rows.deliveries.append((mesh_id, history_id, destination.id if is_dm else NO_RECIPIENT))
         if is_dm:
             rows.waiting[destination.id].append(history_id)
-            return Accepted(broker_message_id, history_id, (destination.id,), answered)
+            return Accepted(broker_message_id, history_id, (destination.id,), answered, destination.to_session)
         rows.leases.append((mesh_id, history_id, destination.id))
         return Accepted(broker_message_id, history_id, answered=answered)
 

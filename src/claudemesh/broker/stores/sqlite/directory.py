@@ -7,11 +7,12 @@ from importlib.resources import files
 import apsw
 
 from claudemesh.broker.model import ConnectionPolicy, Member, Mesh, Newcomer, Role, Sender
-from claudemesh.broker.policy import MAY_INVITE
+from claudemesh.broker.policy import MANAGERS, judge_manager, judge_member_change
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one
-from claudemesh.kernel.errors import InviteRefused, MeshError, NameTaken, Revoked
+from claudemesh.kernel.errors import InviteRefused, MeshError, NameTaken, NotFound, Revoked
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
+from claudemesh.wire.names import fold_member_name
 
 _SQL = load_queries(files(__package__) / "directory.sql")
 
@@ -30,6 +31,21 @@ class _Join:
     invite_id: str
     inviter: str
     uses_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class _MemberChange:
+    actor: Sender
+    key_or_name: str
+    role: Role | None  # None: revoke
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _MeshChange:
+    actor: Sender
+    policy: ConnectionPolicy | None
+    sends_per_window: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +79,24 @@ class SqliteDirectoryStore:
 
     async def known_keys(self, mesh_id: int, pubkeys: Sequence[str]) -> list[str]:
         def read(connection: apsw.Connection) -> list[str]:
-            return [key for key in pubkeys if fetch(connection, _SQL["key_holder"], (mesh_id, key))]
+            return [key for key in pubkeys if fetch(connection, _SQL["leads_to_member"], (mesh_id, key))]
 
         return await self._database.read(read)
 
     async def remember_session(self, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
         return await self._database.write(_remember_sessions, _Session(sender, session_pubkey, now_ms))
+
+    async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
+        return await self._database.write(_change_members, _MemberChange(actor, key_or_name, None, now_ms))
+
+    async def set_role(self, actor: Sender, key_or_name: str, role: Role) -> Member:
+        return await self._database.write(_change_members, _MemberChange(actor, key_or_name, role, 0))
+
+    async def set_about(self, sender: Sender, about: str) -> None:
+        await self._database.write(_set_abouts, (sender.member_id, about))
+
+    async def set_mesh(self, actor: Sender, policy: ConnectionPolicy | None, sends_per_window: int | None) -> Mesh:
+        return await self._database.write(_set_meshes, _MeshChange(actor, policy, sends_per_window))
 
 
 # --- on the writer's thread ------------------------------------------------------------------------
@@ -103,14 +131,14 @@ def _join_one(connection: apsw.Connection, asked: _Join) -> Member | MeshError:
     if standing is not None:
         return standing if standing.revoked_at is None else Revoked()
     inviter = _member(connection, mesh_id, asked.inviter)
-    if inviter is None or inviter.revoked_at is not None or inviter.role not in MAY_INVITE:
+    if inviter is None or inviter.revoked_at is not None or inviter.role not in MANAGERS:
         return InviteRefused("whoever signed it may not invite", reason="not_allowed")
     uses = fetch(connection, _SQL["invite_uses"], (mesh_id, asked.invite_id))[0][0]
     if uses >= asked.uses_max:
         return InviteRefused("it was used as often as it may be", reason="used_up")
     if fetch(connection, _SQL["key_holder"], (mesh_id, newcomer.pubkey)):
         return InviteRefused("this key was used in the mesh before", reason="not_allowed")
-    if fetch(connection, _SQL["name_holder"], (mesh_id, newcomer.name_folded)):
+    if fetch(connection, _SQL["member_by_name"], (mesh_id, newcomer.name_folded)):
         return NameTaken(f"another member is called {newcomer.name}")
     member = _add_member(connection, mesh_id, newcomer, Role.MEMBER)
     connection.execute(_SQL["use_invite"], (mesh_id, asked.invite_id, member.id, newcomer.now_ms))
@@ -145,13 +173,53 @@ def _remember_sessions(connection: apsw.Connection, sessions: Sequence[_Session]
     return outcomes
 
 
+def _change_members(connection: apsw.Connection, asked: Sequence[_MemberChange]) -> list[Member | MeshError]:
+    return [_change_member(connection, one) for one in asked]
+
+
+def _change_member(connection: apsw.Connection, asked: _MemberChange) -> Member | MeshError:
+    mesh_id = asked.actor.mesh_id
+    target = _find_member(connection, mesh_id, asked.key_or_name)
+    if target is None or (target.revoked_at is not None and asked.role is not None):
+        return NotFound("no member goes by this name or key")
+    owners = fetch(connection, _SQL["owners"], (mesh_id,))[0][0]
+    refusal = judge_member_change(_by_id(connection, asked.actor), target, asked.role, owners)
+    if refusal is not None:
+        return refusal
+    if asked.role is not None:
+        connection.execute(_SQL["set_role"], (target.id, asked.role))
+    elif target.revoked_at is None:
+        connection.execute(_SQL["revoke"], (target.id, asked.now_ms))
+        connection.execute(_SQL["end_subscriptions"], (target.id, asked.now_ms))
+    return _by_id(connection, Sender(mesh_id, target.id))
+
+
+def _set_abouts(connection: apsw.Connection, asked: Sequence[tuple[int, str]]) -> list[None]:
+    connection.executemany(_SQL["set_about"], asked)
+    return [None] * len(asked)
+
+
+def _set_meshes(connection: apsw.Connection, asked: Sequence[_MeshChange]) -> list[Mesh | MeshError]:
+    return [_set_mesh(connection, one) for one in asked]
+
+
+def _set_mesh(connection: apsw.Connection, asked: _MeshChange) -> Mesh | MeshError:
+    refusal = judge_manager(_by_id(connection, asked.actor))
+    if refusal is not None:
+        return refusal
+    changes = (asked.actor.mesh_id, asked.policy, asked.sends_per_window)
+    return _as_mesh(fetch(connection, _SQL["set_mesh"], changes)[0])
+
+
 # --- rows ------------------------------------------------------------------------------------------
 
 
 def _mesh(connection: apsw.Connection, query: str, *values: str) -> Mesh | None:
     row = fetch_one(connection, _SQL[query], values)
-    if row is None:
-        return None
+    return None if row is None else _as_mesh(row)
+
+
+def _as_mesh(row: Row) -> Mesh:
     id_, uid, slug, policy, sends_per_window = row
     return Mesh(id=id_, uid=uid, slug=slug, policy=ConnectionPolicy(policy), sends_per_window=sends_per_window)
 
@@ -161,8 +229,20 @@ def _member(connection: apsw.Connection, mesh_id: int, pubkey: str) -> Member | 
     return None if row is None else _as_member(row)
 
 
+def _find_member(connection: apsw.Connection, mesh_id: int, key_or_name: str) -> Member | None:
+    """Find a member by its key, else by its name."""
+    row = fetch_one(connection, _SQL["member"], (mesh_id, key_or_name)) or fetch_one(
+        connection, _SQL["member_by_name"], (mesh_id, fold_member_name(key_or_name))
+    )
+    return None if row is None else _as_member(row)
+
+
+def _by_id(connection: apsw.Connection, sender: Sender) -> Member:
+    return _as_member(fetch(connection, _SQL["member_by_id"], (sender.member_id,))[0])
+
+
 def _as_member(row: Row) -> Member:
-    id_, uid, mesh_id, pubkey, name, role, joined_at, revoked_at = row
+    id_, uid, mesh_id, pubkey, name, role, about, joined_at, revoked_at = row
     return Member(
         id=id_,
         uid=uid,
@@ -170,6 +250,7 @@ def _as_member(row: Row) -> Member:
         pubkey=pubkey,
         name=name,
         role=Role(role),
+        about=about,
         joined_at=joined_at,
         revoked_at=revoked_at,
     )

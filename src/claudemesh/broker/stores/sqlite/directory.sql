@@ -16,16 +16,47 @@ INSERT INTO history_counter (mesh_id) VALUES (?1)
 
 -- name: member
 -- A member by its key in force.
-SELECT id, uid, mesh_id, pubkey, name, role, joined_at, revoked_at FROM member WHERE mesh_id = ?1 AND pubkey = ?2
+SELECT id, uid, mesh_id, pubkey, name, role, about, joined_at, revoked_at FROM member
+WHERE mesh_id = ?1 AND pubkey = ?2
 
 -- name: members
 -- Everybody who is in the mesh.
-SELECT id, uid, mesh_id, pubkey, name, role, joined_at, revoked_at FROM member
+SELECT id, uid, mesh_id, pubkey, name, role, about, joined_at, revoked_at FROM member
 WHERE mesh_id = ?1 AND revoked_at IS NULL ORDER BY id
 
--- name: name_holder
--- Who goes by a name.
-SELECT pubkey FROM member WHERE mesh_id = ?1 AND name_folded = ?2 AND revoked_at IS NULL
+-- name: member_by_id
+-- A member as the stores know it.
+SELECT id, uid, mesh_id, pubkey, name, role, about, joined_at, revoked_at FROM member WHERE id = ?1
+
+-- name: member_by_name
+-- A member as people call it, also if it is revoked.
+SELECT id, uid, mesh_id, pubkey, name, role, about, joined_at, revoked_at FROM member
+WHERE mesh_id = ?1 AND name_folded = ?2
+
+-- name: owners
+-- How many own the mesh.
+SELECT count(*) FROM member WHERE mesh_id = ?1 AND role = 'owner' AND revoked_at IS NULL
+
+-- name: set_role
+-- From now on.
+UPDATE member SET role = ?2 WHERE id = ?1
+
+-- name: set_about
+-- What it says of itself.
+UPDATE member SET about = ?2 WHERE id = ?1
+
+-- name: revoke
+-- For good: neither its key nor its name comes back.
+UPDATE member SET revoked_at = ?2 WHERE id = ?1
+
+-- name: end_subscriptions
+-- Nothing more that is posted waits for it.
+UPDATE topic_subscription SET ended_at = ?2 WHERE member_id = ?1 AND ended_at IS NULL
+
+-- name: set_mesh
+-- What is not said stays.
+UPDATE mesh SET policy = coalesce(?2, policy), sends_per_window = coalesce(?3, sends_per_window) WHERE id = ?1
+RETURNING id, uid, slug, policy, sends_per_window
 
 -- name: add_member
 -- A new member.
@@ -34,6 +65,11 @@ INSERT INTO member (uid, mesh_id, pubkey, name, name_folded, role, joined_at) VA
 -- name: key_holder
 -- Whose key this is or was.
 SELECT member_id FROM member_key WHERE mesh_id = ?1 AND pubkey = ?2
+
+-- name: leads_to_member
+-- Whether a message to this key would find somebody.
+SELECT 1 FROM member_key AS k JOIN member AS m ON m.id = k.member_id
+WHERE k.mesh_id = ?1 AND k.pubkey = ?2 AND m.revoked_at IS NULL
 
 -- name: add_key
 -- A key leads to a member from now on.

@@ -81,5 +81,5 @@ def _unsubscribe(connection: apsw.Connection, asked: Sequence[_Ask]) -> list[boo
 
 
 def _find(connection: apsw.Connection, asked: _Ask) -> tuple[int, int] | MeshError:
-    rows = fetch(connection, _SQL["topic_and_history"], (asked.sender.mesh_id, asked.name))
+    rows = fetch(connection, _SQL["topic_and_history"], (asked.sender.mesh_id, asked.name, asked.sender.member_id))
     return (rows[0][0], rows[0][1]) if rows else DestinationNotFound("there is no such topic")

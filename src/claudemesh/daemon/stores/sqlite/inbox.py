@@ -1,5 +1,6 @@
 """inbox.db: what reached this member, each message once, in the order it came."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -9,7 +10,9 @@ from typing import Any, Final, TypeVar
 import apsw
 import orjson
 
-from claudemesh.daemon.ports import Happened, InboxBounds, InboxFilter, InboxMessage, InboxSweep, TimelineEntry
+from claudemesh.daemon.ports import Bounds, Happened, InboxFilter, InboxMessage, InboxSweep, TimelineEntry
+from claudemesh.daemon.stores.sqlite.room import refusal_beyond, used_bytes
+from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.storage.migrate import load_migrations
 from claudemesh.storage.sqlfile import load_queries
@@ -44,6 +47,7 @@ class _Restoration:
 class SqliteInboxStore:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._limit_bytes = sys.maxsize
 
     @classmethod
     def open(cls, path: Path) -> "SqliteInboxStore":
@@ -56,8 +60,14 @@ class SqliteInboxStore:
     def close(self) -> None:
         self._database.close()
 
+    def limit(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+
+    async def used_bytes(self) -> int:
+        return await self._database.read(used_bytes)
+
     async def receive(self, items: Sequence[DeliverItem], received_at: int) -> list[InboxMessage]:
-        return await self._database.write(_receive, _Arrival(tuple(items), received_at))
+        return await self._database.write(self._receive, _Arrival(tuple(items), received_at))
 
     def begin_restore(self) -> None:
         self._database.write_blocking(_note_restored, 0)
@@ -70,7 +80,7 @@ class SqliteInboxStore:
         return await self._database.read(query)
 
     async def restore(self, items: Sequence[DeliverItem], received_at: int, upto: int | None) -> None:
-        await self._database.write(_restore, _Restoration(tuple(items), received_at, upto))
+        await self._database.write(self._restore, _Restoration(tuple(items), received_at, upto))
 
     async def page(self, wanted: InboxFilter, after_seq: int, limit: int) -> list[InboxMessage]:
         return await self._database.read(lambda connection: _page(connection, wanted, after_seq, limit))
@@ -82,15 +92,16 @@ class SqliteInboxStore:
 
         return await self._database.read(query)
 
-    async def bounds(self) -> InboxBounds:
-        def query(connection: apsw.Connection) -> InboxBounds:
+    async def bounds(self) -> Bounds:
+        def query(connection: apsw.Connection) -> Bounds:
             row: Any = connection.execute(_SQL["bounds"]).fetchall()[0]
-            return InboxBounds(*row)
+            return Bounds(*row)
 
         return await self._database.read(query)
 
-    async def append_events(self, happened: Sequence[Happened]) -> None:
-        await self._database.write_many(_append_event, happened)
+    async def append_events(self, happened: Sequence[Happened]) -> list[TimelineEntry]:
+        outcomes = await self._database.write_many(self._append_events, happened)
+        return [outcome for outcome in outcomes if isinstance(outcome, TimelineEntry)]
 
     async def events(self, after_seq: int, limit: int) -> list[TimelineEntry]:
         def query(connection: apsw.Connection) -> list[TimelineEntry]:
@@ -128,29 +139,54 @@ class SqliteInboxStore:
 
         return await self._database.read(query)
 
+    # --- what takes more room, on the writer's connection ------------------------------------------
 
-def _receive(connection: apsw.Connection, arrivals: Sequence[_Arrival]) -> list[list[InboxMessage]]:
-    return [_store_new(connection, arrival.items, arrival.received_at, "message") for arrival in arrivals]
+    def _receive(
+        self, connection: apsw.Connection, arrivals: Sequence[_Arrival]
+    ) -> Sequence[list[InboxMessage] | MeshError]:
+        full = refusal_beyond(connection, self._limit_bytes)
+        return [full or _store_new(connection, one.items, one.received_at, "message") for one in arrivals]
+
+    def _restore(
+        self, connection: apsw.Connection, restorations: Sequence[_Restoration]
+    ) -> Sequence[MeshError | None]:
+        full = refusal_beyond(connection, self._limit_bytes)
+        for restoration in restorations if full is None else ():
+            _restore(connection, restoration)
+        return [full] * len(restorations)
+
+    def _append_events(
+        self, connection: apsw.Connection, happened: Sequence[Happened]
+    ) -> Sequence[TimelineEntry | MeshError]:
+        full = refusal_beyond(connection, self._limit_bytes)
+        return [full] * len(happened) if full else _append_events(connection, happened)
 
 
 def _store_new(
     connection: apsw.Connection, items: Sequence[DeliverItem], received_at: int, kind: str
 ) -> list[InboxMessage]:
-    return [
-        _store(connection, item, received_at, kind)
-        for item in items
-        if not connection.execute(_SQL["is_held"], (item.sender_id, item.client_message_id)).fetchall()
-    ]
+    """Store what is not held yet, each under the number of its event, and its words in the index of words.
+
+    The index follows by a statement of ours and not by a trigger, under which it writes itself out with every row.
+    """
+    fresh: dict[tuple[str, str], DeliverItem] = {}
+    for item in items:
+        known_by = (item.sender_id, item.client_message_id)
+        if not connection.execute(_SQL["is_held"], known_by).fetchall():
+            fresh.setdefault(known_by, item)
+    numbered = [*enumerate(fresh.values(), start=_last_event(connection) + 1)]
+    connection.executemany(_SQL["insert_event"], [(seq, kind, received_at, None) for seq, _ in numbered])
+    connection.executemany(_SQL["insert"], [_columns(seq, item, received_at) for seq, item in numbered])
+    connection.executemany(_SQL["index_words"], [(seq, item.body) for seq, item in numbered])
+    return [_as_message(seq, item, received_at) for seq, item in numbered]
 
 
-def _restore(connection: apsw.Connection, restorations: Sequence[_Restoration]) -> list[None]:
-    for restoration in restorations:
-        _store_new(connection, restoration.items, restoration.received_at, "restored")
-        if restoration.upto is None:
-            connection.execute(_SQL["drop_remembered"], (RESTORING,))
-        else:
-            _note_restored(connection, [restoration.upto])
-    return [None] * len(restorations)
+def _restore(connection: apsw.Connection, restoration: _Restoration) -> None:
+    _store_new(connection, restoration.items, restoration.received_at, "restored")
+    if restoration.upto is None:
+        connection.execute(_SQL["drop_remembered"], (RESTORING,))
+    else:
+        _note_restored(connection, [restoration.upto])
 
 
 def _note_restored(connection: apsw.Connection, history_ids: Sequence[int]) -> list[None]:
@@ -158,11 +194,19 @@ def _note_restored(connection: apsw.Connection, history_ids: Sequence[int]) -> l
     return [None] * len(history_ids)
 
 
-def _append_event(connection: apsw.Connection, happened: Sequence[Happened]) -> list[None]:
-    for event in happened:
-        data = orjson.dumps(event.data).decode()
-        connection.execute(_SQL["append_event"], (event.type, event.at, data)).fetchall()
-    return [None] * len(happened)
+def _append_events(connection: apsw.Connection, happened: Sequence[Happened]) -> list[TimelineEntry]:
+    numbered = [*enumerate(happened, start=_last_event(connection) + 1)]
+    rows = [(seq, event.type, event.at, orjson.dumps(event.data).decode()) for seq, event in numbered]
+    connection.executemany(_SQL["insert_event"], rows)
+    return [
+        TimelineEntry(seq=seq, type=event.type, at=event.at, data=event.data, message=None)
+        for seq, event in numbered
+    ]
+
+
+def _last_event(connection: apsw.Connection) -> int:
+    row: Any = connection.execute(_SQL["last_event"]).fetchall()[0]
+    return int(row[0])
 
 
 def _mark_read(connection: apsw.Connection, marks: Sequence[tuple[Sequence[str], int]]) -> list[int]:
@@ -182,11 +226,13 @@ def _sweep(connection: apsw.Connection, sweeps: Sequence[InboxSweep]) -> list[in
 
 def _sweep_one(connection: apsw.Connection, sweep: InboxSweep) -> int:
     old: list[Any] = connection.execute(_SQL["old"], (sweep.before, sweep.limit)).fetchall()
+    messages: list[Any] = []
     gone = 0
     for (seq,) in old:
-        connection.execute(_SQL["bury"], (seq, sweep.now))
-        connection.execute(_SQL["delete_message"], (seq,))
+        messages += connection.execute(_SQL["delete_message"], (seq,)).fetchall()
         gone += len(connection.execute(_SQL["delete_event"], (seq,)).fetchall())
+    connection.executemany(_SQL["bury"], [(sender, key, sweep.now) for _, _, sender, key in messages])
+    connection.executemany(_SQL["unindex_words"], [(seq, body) for seq, body, _, _ in messages])
     if gone:
         connection.execute(_SQL["remember"], (SWEPT_UPTO, str(old[-1][0])))
     connection.execute(_SQL["forget"], (sweep.forget_before,))
@@ -209,37 +255,39 @@ def _entry(row: Sequence[Any]) -> TimelineEntry:
     )
 
 
-def _store(connection: apsw.Connection, item: DeliverItem, received_at: int, kind: str) -> InboxMessage:
-    event: Any = connection.execute(_SQL["append_event"], (kind, received_at, None)).fetchall()[0]
-    topic = item.ref if item.kind is Kind.TOPIC else None
-    connection.execute(
-        _SQL["insert"],
-        (
-            event[0],
-            item.sender_id,
-            item.client_message_id,
-            item.broker_message_id,
-            item.history_id,
-            item.sender_pubkey,
-            item.sender_name,
-            topic,
-            item.body,
-            None if item.meta is None else orjson.dumps(item.meta).decode(),
-            item.priority,
-            item.reply_to,
-            item.to_session,
-            item.accepted_at,
-            received_at,
-        ),
+def _columns(seq: int, item: DeliverItem, received_at: int) -> tuple[int | str | None, ...]:
+    return (
+        seq,
+        item.sender_id,
+        item.client_message_id,
+        item.broker_message_id,
+        item.history_id,
+        item.sender_pubkey,
+        item.sender_name,
+        _topic(item),
+        item.body,
+        None if item.meta is None else orjson.dumps(item.meta).decode(),
+        item.priority,
+        item.reply_to,
+        item.to_session,
+        item.accepted_at,
+        received_at,
     )
+
+
+def _topic(item: DeliverItem) -> str | None:
+    return item.ref if item.kind is Kind.TOPIC else None
+
+
+def _as_message(seq: int, item: DeliverItem, received_at: int) -> InboxMessage:
     return InboxMessage(
-        seq=event[0],
+        seq=seq,
         client_message_id=item.client_message_id,
         broker_message_id=item.broker_message_id,
         history_id=item.history_id,
         sender_pubkey=item.sender_pubkey,
         sender_name=item.sender_name,
-        topic=topic,
+        topic=_topic(item),
         body=item.body,
         meta=item.meta,
         priority=item.priority,

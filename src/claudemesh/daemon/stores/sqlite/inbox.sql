@@ -4,9 +4,13 @@ SELECT 1 FROM inbox WHERE sender_id = ?1 AND client_message_id = ?2
 UNION ALL
 SELECT 1 FROM inbox_tombstone WHERE sender_id = ?1 AND client_message_id = ?2;
 
--- name: append_event
+-- name: last_event
+-- The number of the last thing that happened, swept or not.
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0);
+
+-- name: insert_event
 -- The next thing that happened.
-INSERT INTO event (type, at, data) VALUES (?1, ?2, ?3) RETURNING seq;
+INSERT INTO event (seq, type, at, data) VALUES (?1, ?2, ?3, ?4);
 
 -- name: insert
 -- A new message, under the number of its event.
@@ -14,6 +18,10 @@ INSERT INTO inbox (
     seq, sender_id, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, body, meta,
     priority, reply_to, to_session, accepted_at, received_at
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15);
+
+-- name: index_words
+-- So that it is found by what it says.
+INSERT INTO inbox_words (rowid, body) VALUES (?1, ?2);
 
 -- name: page
 -- Oldest first; a filter that is null lets everything through.
@@ -89,14 +97,18 @@ SELECT seq FROM event
 WHERE seq < coalesce((SELECT min(seq) FROM event WHERE at >= ?1), 9223372036854775807)
 ORDER BY seq LIMIT ?2;
 
--- name: bury
--- Its id outlives it.
-INSERT INTO inbox_tombstone (sender_id, client_message_id, swept_at)
-SELECT sender_id, client_message_id, ?2 FROM inbox WHERE seq = ?1 AND (read_at IS NULL OR read_told = 1);
-
 -- name: delete_message
 -- A mark that the broker does not know of yet keeps its message.
-DELETE FROM inbox WHERE seq = ?1 AND (read_at IS NULL OR read_told = 1);
+DELETE FROM inbox WHERE seq = ?1 AND (read_at IS NULL OR read_told = 1)
+RETURNING seq, body, sender_id, client_message_id;
+
+-- name: bury
+-- Its id outlives it.
+INSERT INTO inbox_tombstone (sender_id, client_message_id, swept_at) VALUES (?1, ?2, ?3);
+
+-- name: unindex_words
+-- Its words do not. The index keeps no text, so it has to be told what was there.
+INSERT INTO inbox_words (inbox_words, rowid, body) VALUES ('delete', ?1, ?2);
 
 -- name: delete_event
 -- Unless its message is still there.

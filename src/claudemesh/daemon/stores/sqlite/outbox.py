@@ -4,6 +4,7 @@ Each operation is a function on the writer's connection that takes many items: a
 concurrent callers share one commit (see `storage.sqlite.writer`).
 """
 
+import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from itertools import takewhile
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import apsw
+import msgspec
+import orjson
 
 from claudemesh.daemon.model import (
     Backlog,
@@ -24,7 +27,8 @@ from claudemesh.daemon.model import (
     StandingRow,
     Submission,
 )
-from claudemesh.daemon.ports import ClaimAsked, Claimed
+from claudemesh.daemon.ports import Bounds, ClaimAsked, Claimed
+from claudemesh.daemon.stores.sqlite.room import refusal_beyond, used_bytes
 from claudemesh.kernel.errors import IdempotencyConflict, MeshError, StaleClaim
 from claudemesh.kernel.fingerprint import Fingerprint, prefix
 from claudemesh.kernel.outbox import MACHINE, OutboxEvent, OutboxState
@@ -44,6 +48,7 @@ _DEAD: Final = frozenset({OutboxState.DEAD})
 class SqliteOutboxStore:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._accepts_bytes = self._claims_bytes = sys.maxsize
 
     @classmethod
     def open(cls, path: Path) -> "SqliteOutboxStore":
@@ -58,18 +63,40 @@ class SqliteOutboxStore:
 
     # --- sends -----------------------------------------------------------------------------------
 
+    def limit(self, *, accepts_bytes: int, claims_bytes: int) -> None:
+        self._accepts_bytes, self._claims_bytes = accepts_bytes, claims_bytes
+
     async def accept(self, submission: Submission) -> StandingRow | None:
-        return await self._database.write(_accept, submission)
+        return await self._database.write(self._accept, submission)
 
     async def accept_many(self, submissions: Sequence[Submission]) -> list[StandingRow | MeshError | None]:
-        return await self._database.write_many(_accept, submissions)
+        return await self._database.write_many(self._accept, submissions)
+
+    def _accept(
+        self, connection: apsw.Connection, submissions: Sequence[Submission]
+    ) -> Sequence[StandingRow | MeshError | None]:
+        full = refusal_beyond(connection, self._accepts_bytes)
+        if full is not None:
+            submissions = [msgspec.structs.replace(one, refusal=one.refusal or full) for one in submissions]
+        return _accept(connection, submissions)
 
     async def claim(self, asked: ClaimAsked) -> Claimed:
-        return await self._database.write(_claim, asked)
+        return await self._database.write(self._claim, asked)
 
-    async def overdue(self, before: int, limit: int) -> list[ClaimedRow]:
+    def _claim(self, connection: apsw.Connection, asked: Sequence[ClaimAsked]) -> Sequence[Claimed | MeshError]:
+        full = refusal_beyond(connection, self._claims_bytes)
+        return [full or _claim_one(connection, claim) for claim in asked]
+
+    async def overdue(self, before: int, after: tuple[int, int], limit: int) -> list[ClaimedRow]:
         def query(connection: apsw.Connection) -> list[ClaimedRow]:
-            return [_claimed_row(row) for row in connection.execute(_SQL["overdue"], (before, limit)).fetchall()]
+            rows: list[Any] = connection.execute(_SQL["overdue"], (before, *after, limit)).fetchall()
+            return [_claimed_row(row, Destination.parse(row[2])) for row in rows]
+
+        return await self._database.read(query)
+
+    async def newest_done(self, limit: int) -> list[str]:
+        def query(connection: apsw.Connection) -> list[str]:
+            return [str(row[0]) for row in connection.execute(_SQL["newest_done"], (limit,)).fetchall()]
 
         return await self._database.read(query)
 
@@ -94,22 +121,25 @@ class SqliteOutboxStore:
 
         return await self._database.read(query)
 
+    async def bounds(self) -> Bounds:
+        def query(connection: apsw.Connection) -> Bounds:
+            row: Any = connection.execute(_SQL["bounds"]).fetchall()[0]
+            return Bounds(*row)
+
+        return await self._database.read(query)
+
     async def counts(self) -> dict[OutboxState, int]:
         return await self._database.read(_counts)
 
     async def oldest_open(self) -> int | None:
         def query(connection: apsw.Connection) -> int | None:
-            row: Any = connection.execute(_SQL["oldest_open"]).fetchall()
-            return row[0][0] if row else None
+            row: Any = connection.execute(_SQL["oldest_open"]).fetchall()[0]
+            return None if row[0] is None else int(row[0])
 
         return await self._database.read(query)
 
     async def used_bytes(self) -> int:
-        def query(connection: apsw.Connection) -> int:
-            row: Any = connection.execute(_SQL["used_bytes"]).fetchall()[0]
-            return int(row[0])
-
-        return await self._database.read(query)
+        return await self._database.read(used_bytes)
 
     # --- what an operator does -------------------------------------------------------------------
 
@@ -193,55 +223,63 @@ def _what_stands(connection: apsw.Connection, submission: Submission) -> Standin
     return None if standing.row_id == submission.row_id else standing
 
 
-def _claim(connection: apsw.Connection, asked: Sequence[ClaimAsked]) -> list[Claimed]:
-    return [_claim_one(connection, claim) for claim in asked]
-
-
 def _claim_one(connection: apsw.Connection, asked: ClaimAsked) -> Claimed:
     claimed: list[ClaimedRow] = []
-    overdue: list[ClaimedRow] = []
+    more: set[Destination] = set()
+    stuck: set[Destination] = set()
     bytes_left = asked.bytes_max
     for destination in asked.destinations:
-        rows_left = asked.rows_max - len(claimed)
-        for row in connection.execute(_SQL["waiting"], (destination.text, rows_left)).fetchall():
-            waiting = _claimed_row(row)
-            bytes_left -= len(waiting.payload)
-            if row[7] != OutboxState.PENDING or (bytes_left < 0 and claimed):
-                break  # one that is out holds back its followers; a frame's first row goes however large it is
+        rows_max = asked.rows_max - len(claimed)
+        rows: list[Any] = connection.execute(_SQL["waiting"], (destination.text, rows_max)).fetchall()
+        if len(rows) == rows_max:
+            more.add(destination)
+        for place, row in enumerate(rows):
+            waiting = _claimed_row(row, destination)
+            if row[7] != OutboxState.PENDING:
+                break  # it is out, and holds back its followers
             if waiting.enqueued_at < asked.accepted_since:
-                overdue.append(waiting)
+                (more if place else stuck).add(destination)
+                break
+            bytes_left -= len(waiting.payload)
+            if bytes_left < 0 and claimed:  # a frame's first row goes however large it is
+                more.add(destination)
                 break
             claimed.append(waiting)
     connection.executemany(_SQL["claim"], [(row.seq,) for row in claimed])
-    return Claimed(claimed, overdue)
+    return Claimed(claimed, more, stuck)
 
 
 def _settle(connection: apsw.Connection, batches: Sequence[Sequence[Settlement]]) -> list[list[bool]]:
-    return [[_settle_one(connection, settlement) for settlement in batch] for batch in batches]
+    return [_settle_batch(connection, batch) for batch in batches]
 
 
-def _settle_one(connection: apsw.Connection, settlement: Settlement) -> bool:
-    state = _first(connection, _SQL["state_of"], (settlement.seq,), lambda row: OutboxState(row[0]))
-    if state is None or state not in MACHINE.sources(settlement.event):
-        return False
-    following = MACHINE.step(state, settlement.event)
+def _settle_batch(connection: apsw.Connection, batch: Sequence[Settlement]) -> list[bool]:
+    """Apply the events that their rows allow; say of each whether its row did."""
+    seqs = orjson.dumps([settlement.seq for settlement in batch]).decode()
+    found: Any = connection.execute(_SQL["states_of"], (seqs,)).fetchall()[0]
+    states = {seq: OutboxState(state) for seq, state in orjson.loads(found[0])}
+    settled = [_settled_row(states.get(settlement.seq), settlement) for settlement in batch]
+    connection.executemany(_SQL["settle"], [row for row in settled if row is not None])
+    return [row is not None for row in settled]
+
+
+def _settled_row(state: OutboxState | None, settlement: Settlement) -> tuple[Any, ...] | None:
+    following = None if state is None else MACHINE.table.get((state, settlement.event))
+    if following is None:
+        return None
     is_accepted = settlement.event is OutboxEvent.ACCEPTED
-    connection.execute(
-        _SQL["settle"],
-        (
-            settlement.seq,
-            state,
-            following,
-            int(settlement.attempted and not is_accepted),
-            int(settlement.server_failed),
-            settlement.next_attempt_at,
-            settlement.last_error,
-            settlement.broker_message_id,
-            settlement.history_id,
-            settlement.at if is_accepted else None,
-        ),
+    return (
+        settlement.seq,
+        state,
+        following,
+        int(settlement.attempted and not is_accepted),
+        int(settlement.server_failed),
+        settlement.next_attempt_at,
+        settlement.last_error,
+        settlement.broker_message_id,
+        settlement.history_id,
+        settlement.at if is_accepted else None,
     )
-    return True
 
 
 def _retire(connection: apsw.Connection, retirements: Sequence[Retirement]) -> list[MeshError | None]:
@@ -310,10 +348,9 @@ def _backlog(connection: apsw.Connection) -> list[Backlog]:
 
 
 def _counts(connection: apsw.Connection) -> dict[OutboxState, int]:
-    counted = {OutboxState.PENDING: 0, OutboxState.INFLIGHT: 0, OutboxState.DEAD: 0}
-    counted |= {OutboxState(state): count for state, count in connection.execute(_SQL["count_open"])}
-    counted[OutboxState.DEAD] = _first(connection, _SQL["count_dead"], (), lambda row: int(row[0])) or 0
-    return counted
+    row: Any = connection.execute(_SQL["counts"]).fetchall()[0]
+    waiting, out, dead = row
+    return {OutboxState.PENDING: waiting - out, OutboxState.INFLIGHT: out, OutboxState.DEAD: dead}
 
 
 # --- rows -> values ----------------------------------------------------------------------------------
@@ -338,12 +375,12 @@ def _standing_row(row: Sequence[Any]) -> StandingRow:
     )
 
 
-def _claimed_row(row: Sequence[Any]) -> ClaimedRow:
-    seq, client_message_id, destination, payload, enqueued_at, attempts, server_errors, _ = row
+def _claimed_row(row: Sequence[Any], destination: Destination) -> ClaimedRow:
+    seq, client_message_id, _, payload, enqueued_at, attempts, server_errors, _ = row
     return ClaimedRow(
         seq=seq,
         client_message_id=client_message_id,
-        destination=Destination.parse(destination),
+        destination=destination,
         payload=payload,
         enqueued_at=enqueued_at,
         attempts=attempts,

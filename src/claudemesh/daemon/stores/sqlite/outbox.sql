@@ -18,19 +18,27 @@ WHERE destination = ?1 AND status IN ('pending', 'inflight')
 ORDER BY seq LIMIT ?2;
 
 -- name: overdue
--- Waiting rows that are too old to be sent, whatever their destination.
+-- Waiting rows that are too old to be sent, whatever their destination, after the last one that was looked at.
 SELECT seq, client_message_id, destination, payload, enqueued_at, attempts, server_errors, status
-FROM outbox INDEXED BY outbox_open
-WHERE status IN ('pending', 'inflight') AND status = 'pending' AND enqueued_at < ?1
-LIMIT ?2;
+FROM outbox INDEXED BY outbox_by_age
+WHERE
+    status IN ('pending', 'inflight') AND status = 'pending'
+    AND enqueued_at < ?1 AND (enqueued_at, seq) > (?2, ?3)
+ORDER BY enqueued_at, seq LIMIT ?4;
+
+-- name: newest_done
+-- What the broker took last: its ids grow with time.
+SELECT client_message_id FROM outbox WHERE broker_message_id IS NOT NULL AND status = 'done'
+ORDER BY broker_message_id DESC LIMIT ?1;
 
 -- name: claim
 -- The guard is the state: a row that somebody else moved is not ours.
 UPDATE outbox SET status = 'inflight' WHERE seq = ?1 AND status = 'pending';
 
--- name: state_of
--- Before an event is applied: what it would be applied to.
-SELECT status FROM outbox WHERE seq = ?1;
+-- name: states_of
+-- Before events are applied: what they would be applied to, all in one row.
+SELECT json_group_array(json_array(seq, status)) FROM outbox
+WHERE seq IN (SELECT seqs.value FROM json_each(?1) AS seqs);
 
 -- name: settle
 -- Apply an event to the state it was judged on.
@@ -47,8 +55,7 @@ WHERE seq = ?1 AND status = ?2;
 
 -- name: recover
 -- A restart: nobody knows what became of these.
-UPDATE outbox INDEXED BY outbox_open SET status = 'pending', attempts = attempts + 1, next_attempt_at = ?1
-WHERE status IN ('pending', 'inflight') AND status = 'inflight';
+UPDATE outbox SET status = 'pending', attempts = attempts + 1, next_attempt_at = ?1 WHERE status = 'inflight';
 
 -- name: backlog
 -- Every destination with waiting rows, and when its oldest may go.
@@ -72,19 +79,20 @@ SELECT * FROM outbox_seen WHERE seq > ?1 AND status = 'dead' ORDER BY seq LIMIT 
 -- As `page`, for what is still to be sent.
 SELECT * FROM outbox_seen WHERE seq > ?1 AND status IN ('pending', 'inflight') ORDER BY seq LIMIT ?2;
 
--- name: count_open
--- The depth of the queue, from its index alone.
-SELECT status, count(*) FROM outbox WHERE status IN ('pending', 'inflight') GROUP BY status;
+-- name: bounds
+-- Which file this is, and its last row; rows are never swept.
+SELECT (SELECT value FROM remembered WHERE name = 'epoch'), 0, coalesce((SELECT max(seq) FROM outbox), 0);
+
+-- name: counts
+-- What is to be sent, what of it is out, and what waits for an operator: each from its index alone.
+SELECT
+    (SELECT count(*) FROM outbox INDEXED BY outbox_by_age WHERE status IN ('pending', 'inflight')),
+    (SELECT count(*) FROM outbox INDEXED BY outbox_inflight WHERE status = 'inflight'),
+    (SELECT count(*) FROM outbox INDEXED BY outbox_dead WHERE status = 'dead');
 
 -- name: oldest_open
 -- The one that has waited longest.
-SELECT enqueued_at FROM outbox WHERE seq = (
-    SELECT min(seq) FROM outbox INDEXED BY outbox_open WHERE status IN ('pending', 'inflight')
-);
-
--- name: count_dead
--- What waits for an operator.
-SELECT count(*) FROM outbox WHERE status = 'dead';
+SELECT min(enqueued_at) FROM outbox INDEXED BY outbox_by_age WHERE status IN ('pending', 'inflight');
 
 -- name: forget_members
 -- The directory is replaced as a whole: whoever is not in the broker's answer is gone.
@@ -127,8 +135,3 @@ UPDATE outbox SET payload = x'' WHERE seq = ?1 AND status IN ('done', 'aborted')
 -- name: ancestors
 -- The row that this one took the place of.
 SELECT id FROM outbox WHERE superseded_by = ?1;
-
--- name: used_bytes
--- Pages that hold something: what was emptied can be used again, although the file does not shrink.
-SELECT (pages.page_count - free.freelist_count) * size.page_size
-FROM pragma_page_count AS pages, pragma_freelist_count AS free, pragma_page_size AS size;

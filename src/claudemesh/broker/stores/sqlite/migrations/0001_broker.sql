@@ -34,13 +34,12 @@ CREATE TABLE member (
   name TEXT NOT NULL,
   name_folded TEXT NOT NULL,
   role TEXT NOT NULL CHECK (role IN ('owner', 'admin', 'member')),
+  about TEXT NOT NULL DEFAULT '',  -- what the member says of itself
   joined_at INTEGER NOT NULL,
   revoked_at INTEGER,
-  UNIQUE (mesh_id, pubkey)
+  UNIQUE (mesh_id, pubkey),
+  UNIQUE (mesh_id, name_folded)  -- for good: what a revoked member sent must not look like somebody else's
 ) STRICT;
-
--- A name is free again when its member is revoked.
-CREATE UNIQUE INDEX member_name ON member (mesh_id, name_folded) WHERE revoked_at IS NULL;
 
 -- Every key that leads to a member: the one in force, retired ones, and those of its sessions, also ended ones.
 CREATE TABLE member_key (

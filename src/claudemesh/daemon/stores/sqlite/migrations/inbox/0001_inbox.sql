@@ -40,16 +40,8 @@ CREATE INDEX inbox_by_broker_id ON inbox (broker_message_id);
 CREATE INDEX inbox_unread ON inbox (seq) WHERE read_at IS NULL;
 CREATE INDEX inbox_untold ON inbox (seq) WHERE read_at IS NOT NULL AND read_told = 0;
 
--- The words of the bodies; the bodies themselves stand in the inbox.
-CREATE VIRTUAL TABLE inbox_words USING fts5 (body, content = 'inbox', content_rowid = 'seq');
-
-CREATE TRIGGER inbox_words_follow_inserts AFTER INSERT ON inbox BEGIN
-    INSERT INTO inbox_words (rowid, body) VALUES (new.seq, new.body);
-END;
-
-CREATE TRIGGER inbox_words_follow_deletes AFTER DELETE ON inbox BEGIN
-    INSERT INTO inbox_words (inbox_words, rowid, body) VALUES ('delete', old.seq, old.body);
-END;
+-- The words of the bodies, kept by the store itself; the bodies stand in the inbox. Nothing is ranked, so no sizes.
+CREATE VIRTUAL TABLE inbox_words USING fts5 (body, content = 'inbox', content_rowid = 'seq', columnsize = 0);
 
 -- `epoch` marks this very file: a cursor of another one is told so.
 CREATE TABLE remembered (

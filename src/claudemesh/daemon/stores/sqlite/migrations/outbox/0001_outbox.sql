@@ -26,6 +26,8 @@ CREATE TABLE outbox (
 
 -- What is still to be sent, a destination's rows in their order. A claim leaves it untouched: both states are in it.
 CREATE INDEX outbox_open ON outbox (destination, seq) WHERE status IN ('pending', 'inflight');
+CREATE INDEX outbox_by_age ON outbox (enqueued_at) WHERE status IN ('pending', 'inflight');
+CREATE INDEX outbox_inflight ON outbox (seq) WHERE status = 'inflight';
 CREATE INDEX outbox_dead ON outbox (seq) WHERE status = 'dead';
 CREATE INDEX outbox_aborted ON outbox (status, aborted_at) WHERE status = 'aborted';
 CREATE INDEX outbox_by_successor ON outbox (superseded_by) WHERE superseded_by IS NOT NULL;
@@ -47,8 +49,11 @@ CREATE TABLE directory (
     role TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What must outlive a restart and is no row of its own: the last negotiated parameters.
+-- What must outlive a restart and is no row of its own: the last negotiated parameters, and `epoch`, which marks
+-- this very file: a cursor of another one is told so.
 CREATE TABLE remembered (
     name TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+INSERT INTO remembered (name, value) VALUES ('epoch', lower(hex(randomblob(8))));

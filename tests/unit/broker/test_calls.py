@@ -1,0 +1,82 @@
+"""Calls of one member: those that read much go one after the other, and hold up nobody else."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from claudemesh.broker.calls import CallPorts, Calls
+from claudemesh.broker.events import MembershipEnded
+from claudemesh.broker.hub import Hub, MemberRevoked
+from claudemesh.broker.model import Identity, Member, Mesh, MessageReceipt, Role, Sender
+from claudemesh.runtime.clock import SystemClock
+from claudemesh.runtime.observe import Observer
+from claudemesh.wire.frames import Call
+
+BOUND_S = 30
+MESH = Mesh(id=1, uid="m", slug="demo")
+
+
+def identity(number: int) -> Identity:
+    member = Member(
+        id=number,
+        uid=f"u{number}",
+        mesh_id=1,
+        pubkey=f"k{number}",
+        name=f"n{number}",
+        role=Role.MEMBER,
+        joined_at=0,
+    )
+    return Identity(MESH, member, "instance")
+
+
+class SlowReceipts:
+    """Answers when it is let; remembers who was inside at once."""
+
+    def __init__(self) -> None:
+        self.inside: list[int] = []
+        self.came: asyncio.Queue[int] = asyncio.Queue()
+        self.release = asyncio.Semaphore(0)
+
+    async def receipts(
+        self, sender: Sender, _ids: Sequence[str], _broker_ids: Sequence[str]
+    ) -> list[MessageReceipt]:
+        assert sender.member_id not in self.inside, "two of one member at once"
+        self.inside.append(sender.member_id)
+        self.came.put_nowait(sender.member_id)
+        await self.release.acquire()
+        self.inside.remove(sender.member_id)
+        return []
+
+
+async def test_of_one_members_expensive_calls_one_runs_at_a_time_and_others_need_not_wait() -> None:
+    receipts: Any = SlowReceipts()
+    nothing: Any = None
+    ports = CallPorts(
+        accepts=nothing, deliveries=nothing, receipts=receipts, directory=nothing, topics=nothing, work=nothing
+    )
+    calls = Calls(ports, nothing, Hub(Observer()), SystemClock())
+    async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
+        asked = [
+            group.create_task(calls.answer(identity(number), Call(n, "receipts", {"ids": ["x"]})))
+            for n, number in enumerate((1, 1, 1, 2))
+        ]
+        assert {await receipts.came.get(), await receipts.came.get()} == {1, 2}
+        assert (await calls.answer(identity(1), Call(9, "ping", {}))).error is None, "a cheap one does not wait"
+        for _ in asked:
+            receipts.release.release()
+    assert [task.result().error for task in asked] == [None] * 4
+    assert receipts.came.qsize() == 2
+
+
+def test_a_hello_that_was_being_judged_while_its_member_was_revoked_comes_to_nothing() -> None:
+    observer, ended = Observer(), []
+    observer.subscribe(MembershipEnded, ended.append)
+    hub = Hub(observer)
+    late: Any = type("Late", (), {"identity": identity(1)})()
+    hub.revoke(identity(1).member, identity(2))
+    with pytest.raises(MemberRevoked):
+        hub.join(late)
+    assert hub.count() == 0
+    assert ended == [MembershipEnded("m", "u1", "u2")]

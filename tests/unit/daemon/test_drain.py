@@ -1,0 +1,269 @@
+"""The sender by itself. Rows that are too old: by a clock nobody can set, by the broker's word, in nobody's way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from claudemesh.daemon.directory import Directory
+from claudemesh.daemon.drain import ROWS_MAX, Drain
+from claudemesh.daemon.model import Destination, SendAsked, Settlement
+from claudemesh.daemon.overdue import RETIRES_MAX, WAIT_FOR_BROKER_MS, Overdue
+from claudemesh.daemon.ports import ClaimAsked, Claimed
+from claudemesh.daemon.service import Accepting, Conditions
+from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
+from claudemesh.kernel.errors import BrokerUnreachable, InvalidRequest
+from claudemesh.kernel.fingerprint import Kind
+from claudemesh.kernel.ids import ClientMessageId
+from claudemesh.kernel.outbox import OutboxEvent
+from claudemesh.runtime.ids import UlidSource
+from claudemesh.runtime.world import World
+from claudemesh.wire.frames import Outcome, parse_item
+
+DAY_MS = 86_400_000
+MAX_AGE_MS = 6 * DAY_MS
+WITHIN_S = 20
+
+Call = Callable[[str], Any]
+
+
+class SetClock:
+    """A clock whose two sides a test sets, each by itself."""
+
+    def __init__(self) -> None:
+        self.wall = 1_700_000_000_000
+        self.monotonic = 5_000_000
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+    def monotonic_ms(self) -> int:
+        return self.monotonic
+
+    def advance(self, ms: int) -> None:
+        self.wall += ms
+        self.monotonic += ms
+
+
+class Link:
+    """Takes every send, and answers each retire as `retire` says."""
+
+    def __init__(self, retire: Call = lambda _: {"accepted": False}) -> None:
+        self._retire = retire
+        self.sent: list[str] = []
+        self.asked: list[str] = []
+        self.under_way = 0
+        self.most_under_way = 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.was_asked = asyncio.Event()
+
+    async def send(self, payloads: Sequence[bytes]) -> "asyncio.Future[list[Outcome]]":
+        self.sent += [parse_item(payload).client_message_id for payload in payloads]
+        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        future.set_result([Outcome(status=201, broker_message_id="B", history_id=1) for _ in payloads])
+        return future
+
+    async def call(self, op: str, args: dict[str, Any]) -> Any:  # noqa: ANN401  as the port has it
+        assert op == "retire"
+        self.asked.append(args["client_message_id"])
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        self.was_asked.set()
+        await asyncio.sleep(0)  # others come to ask
+        await self.may_answer.wait()
+        self.under_way -= 1
+        answer = self._retire(args["client_message_id"])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Nobody:
+    def queued(self, destination: Destination) -> None: ...
+
+    async def refresh_directory(self, keys: Sequence[str] = ()) -> None: ...
+
+
+class CountingStore(SqliteOutboxStore):
+    claims = 0
+
+    async def claim(self, asked: ClaimAsked) -> Claimed:
+        self.claims += 1
+        return await super().claim(asked)
+
+
+class House:
+    def __init__(self) -> None:
+        self.clock = SetClock()
+        self.world = World(self.clock, UlidSource(self.clock), lambda: 0.0)
+        self.outbox = CountingStore(SqliteOutboxStore.in_memory()._database)
+        self.accepting = Accepting(self.outbox, Directory(), Conditions(), Nobody(), self.world)
+
+    async def accept(self, *keys: str, to: str = "q") -> None:
+        for key in keys:
+            asked = SendAsked(client_message_id=ClientMessageId(key), to=f"queue:{to}", body=key)
+            await self.accepting.accept(asked)
+
+    async def try_all(self, to: str = "q") -> None:
+        """Send what waits, to a broker that is not heard of again."""
+        lanes = (Destination(Kind.QUEUE, to),)
+        claimed = await self.outbox.claim(
+            ClaimAsked(destinations=lanes, rows_max=1000, bytes_max=1 << 20, accepted_since=0)
+        )
+        at = self.world.steady_ms()
+        await self.outbox.settle([Settlement(seq=row.seq, event=OutboxEvent.FAILED, at=at) for row in claimed.rows])
+
+    def overdue(self) -> Overdue:
+        return Overdue(self.outbox, self.world, lambda: MAX_AGE_MS)
+
+    async def state(self, key: str) -> tuple[str, str | None]:
+        row = await self.outbox.find(key)
+        assert row is not None
+        return row.status, row.last_error
+
+    async def until(self, key: str, state: tuple[str, str | None]) -> None:
+        async with asyncio.timeout(WITHIN_S):
+            while await self.state(key) != state:  # noqa: ASYNC110  the sender tells nobody
+                await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def draining(self) -> AsyncIterator[Drain]:
+        drain = Drain(self.outbox, self.world, lambda: MAX_AGE_MS)
+        await drain.start()
+        running = asyncio.create_task(drain.run())
+        try:
+            yield drain
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    house = House()
+    yield house
+    await asyncio.to_thread(house.outbox.close)
+
+
+@pytest.mark.req("D7")
+async def test_what_does_not_fit_into_one_frame_follows_in_the_next(house: House) -> None:
+    keys = [f"m{number}" for number in range(ROWS_MAX + 1)]
+    await house.accept(*keys)
+    link = Link()
+    async with house.draining() as drain:
+        drain.connected(link)
+        await house.until(keys[-1], ("done", None))
+    assert link.sent == keys
+    assert house.outbox.claims == 2
+
+
+async def test_where_a_claim_took_all_none_follows_until_something_new_comes(house: House) -> None:
+    await house.accept("first")
+    async with house.draining() as drain:
+        drain.connected(Link())
+        await house.until("first", ("done", None))
+        await house.accept("second", to="other")
+        drain.queued(Destination(Kind.QUEUE, "other"))
+        await house.until("second", ("done", None))
+    assert house.outbox.claims == 2
+
+
+@pytest.mark.req("D8", "F6")
+@pytest.mark.parametrize("step_ms", [30 * DAY_MS, -30 * DAY_MS])
+async def test_setting_the_wall_clock_makes_no_row_too_old(house: House, step_ms: int) -> None:
+    await house.accept("before")
+    house.clock.wall += step_ms
+    await house.accept("after")
+    link = Link()
+    async with house.draining() as drain:
+        drain.connected(link)
+        await house.until("after", ("done", None))
+    assert link.sent == ["before", "after"]
+    assert await house.state("before") == ("done", None)
+
+
+@pytest.mark.req("D8")
+async def test_time_that_really_passes_does(house: House) -> None:
+    await house.accept("old")
+    house.clock.advance(MAX_AGE_MS + 1)
+    await house.accept("young", to="other")
+    link = Link()
+    async with house.draining() as drain:
+        drain.connected(link)
+        await house.until("young", ("done", None))
+        await house.until("old", ("dead", "max_age_exceeded"))
+    assert (link.sent, link.asked) == (["young"], []), "and a row that was never tried is nobody's question"
+
+
+@pytest.mark.req("D8")
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        ({"accepted": False}, ("dead", "max_age_exceeded")),
+        ({"accepted": True, "broker_message_id": "B", "history_id": 1}, ("done", None)),
+        (InvalidRequest("no such call"), ("dead", "outcome_unknown")),
+    ],
+)
+async def test_a_row_that_was_tried_waits_at_the_start_until_the_broker_can_be_asked(
+    house: House, answer: object, state: tuple[str, str | None]
+) -> None:
+    await house.accept("tried")
+    await house.try_all()
+    house.clock.advance(100 * DAY_MS)  # the daemon was off all the time
+    overdue = house.overdue()
+    assert await overdue.give_up(None) == {Destination(Kind.QUEUE, "q")}
+    assert await overdue.give_up(Link(lambda _: BrokerUnreachable("silent"))) == {Destination(Kind.QUEUE, "q")}
+    assert await house.state("tried") == ("pending", None)
+    async with house.draining() as drain:
+        drain.connected(Link(lambda _: answer))
+        await house.until("tried", state)
+
+
+@pytest.mark.req("D8")
+async def test_a_row_that_waited_for_the_broker_for_an_hour_dies_with_its_outcome_unknown(house: House) -> None:
+    await house.accept("tried")
+    await house.try_all()
+    house.clock.advance(MAX_AGE_MS - 1000)
+    overdue = house.overdue()
+    house.clock.advance(WAIT_FOR_BROKER_MS)
+    assert await overdue.give_up(None), "it has been too old for not quite an hour"
+    house.clock.advance(1000)
+    assert await overdue.give_up(None) == set()
+    assert await house.state("tried") == ("dead", "outcome_unknown")
+
+
+@pytest.mark.req("D8", "D7")
+async def test_asking_about_old_rows_keeps_no_other_destination_waiting(house: House) -> None:
+    await house.accept("tried")
+    await house.try_all()
+    house.clock.advance(MAX_AGE_MS + 1)
+    await house.accept("behind")
+    await house.accept("other", to="other")
+    link = Link()
+    link.may_answer.clear()
+    async with house.draining() as drain:
+        drain.connected(link)
+        async with asyncio.timeout(WITHIN_S):
+            await link.was_asked.wait()
+        drain.queued(Destination(Kind.QUEUE, "other"))
+        await house.until("other", ("done", None))
+        assert link.sent == ["other"], "what is behind the old row waits for the verdict"
+        link.may_answer.set()
+        await house.until("behind", ("done", None))
+    assert link.asked == ["tried"], "it is asked once"
+
+
+@pytest.mark.req("D8")
+async def test_many_old_rows_are_asked_about_at_once_but_not_all(house: House) -> None:
+    keys = [f"m{number}" for number in range(3 * RETIRES_MAX)]
+    await house.accept(*keys)
+    await house.try_all()
+    house.clock.advance(MAX_AGE_MS + 1)
+    link = Link()
+    assert await house.overdue().give_up(link) == set()
+    assert sorted(link.asked) == sorted(keys)
+    assert link.most_under_way == RETIRES_MAX
+    assert await house.state(keys[-1]) == ("dead", "max_age_exceeded")
