@@ -298,26 +298,26 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A send is answered while its row is still being written.",
                 file="daemon/stores/sqlite/outbox.py",
-                old=("        return await self._database.write(self._accept, submission)\n"),
+                old="        return self._database.write(self._accept, submission)\n",
                 new=(
                     "        import asyncio\n"
                     "\n"
-                    "        task = asyncio.ensure_future(self._database.write(self._accept, submission))\n"
+                    "        task = self._database.write(self._accept, submission)\n"
                     "        self.early = (getattr(self, 'early', None), task)\n"
-                    "        return None\n"
+                    "        return asyncio.sleep(0)\n"
                 ),
                 test=f"{_POWER}::test_no_power_cut_loses_or_doubles_a_send_that_was_answered",
             ),
             Fault(
                 what="A send is answered as soon as its row is queued for the writer.",
                 file="daemon/stores/sqlite/outbox.py",
-                old=("        return await self._database.write(self._accept, submission)\n"),
+                old="        return self._database.write(self._accept, submission)\n",
                 new=(
                     "        import asyncio\n"
                     "\n"
-                    "        task = asyncio.ensure_future(self._database.write(self._accept, submission))\n"
+                    "        task = self._database.write(self._accept, submission)\n"
                     "        self.early = (getattr(self, 'early', None), task)\n"
-                    "        return None\n"
+                    "        return asyncio.sleep(0)\n"
                 ),
                 test=f"{_ANSWERS}::test_nobody_is_answered_before_the_commit_that_keeps_the_row",
             ),
@@ -561,8 +561,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="Sending stands still while the broker is asked about old rows.",
                 file="daemon/drain.py",
-                old="if link is not None:",
-                new="if link is not None and not self._is_giving_up:",
+                old="lanes = [] if link is None else",
+                new="lanes = [] if link is None or self._is_giving_up else",
                 test=f"{_DRAIN}::test_asking_about_old_rows_keeps_no_other_destination_waiting",
             ),
             Fault(

@@ -399,10 +399,27 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         test=f"{_SENDER}::test_a_row_that_is_told_when_to_come_back_waits_that_long_and_a_jitter_on_top",
     ),
     Fault(
+        what="A row waits for its own commit before it is claimed in another.",
+        file="daemon/service.py",
+        old="        putting = self._outbox.accept(submission)\n        if submission.refusal is None:\n",
+        new="        putting = self._outbox.accept(submission)\n"
+        "        if submission.refusal is None:\n"
+        "            putting.add_done_callback(lambda _: self._outward.queued((submission.destination,)))\n"
+        "        if False:\n",
+        test=f"{_DRAIN}::test_a_sender_at_rest_claims_a_row_in_the_commit_that_stores_it",
+    ),
+    Fault(
+        what="What is behind a row that the disk had no room to settle is forgotten.",
+        file="daemon/drain.py",
+        old="                self.queued(lanes)  # those behind them, which found them unsettled\n",
+        new="",
+        test=f"{_DRAIN}::test_what_stands_behind_a_row_that_could_not_be_settled_follows_when_it_is",
+    ),
+    Fault(
         what="A second batch goes out before the first of its destination is answered.",
         file="daemon/lanes.py",
-        old="if not lane.is_busy and lane.has_more and lane.not_before_ms",
-        new="if lane.has_more and lane.not_before_ms",
+        old="return not self.is_busy and self.has_more and self.not_before_ms",
+        new="return self.has_more and self.not_before_ms",
         test=f"{_LANES}::test_a_lane_that_is_out_is_not_taken_again_until_it_is_answered",
     ),
     Fault(

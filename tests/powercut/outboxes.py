@@ -4,7 +4,7 @@ The careful workload is the daemon's own code. The careless ones weaken it in wa
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,8 +34,8 @@ class Outward:
     def __init__(self, drain: Drain) -> None:
         self._drain = drain
 
-    def queued(self, destination: Destination) -> None:
-        self._drain.queued(destination)
+    def queued(self, destinations: Collection[Destination]) -> None:
+        self._drain.queued(destinations)
 
     async def refresh_directory(self) -> None: ...
 
@@ -66,11 +66,10 @@ class KindBroker:
 class EarlyStore(SqliteOutboxStore):
     """Careless: it answers before the row is durable, and writes it in its own time."""
 
-    writing: set["asyncio.Task[Any]"]
+    writing: set[Awaitable[Any]]
 
     async def accept(self, submission: Submission) -> StandingRow | None:
-        task = asyncio.create_task(super().accept(submission))
-        self.writing = {*getattr(self, "writing", set()), task}
+        self.writing = {*getattr(self, "writing", set()), super().accept(submission)}
         return None
 
 

@@ -126,9 +126,10 @@ async def run_one(seed: int, folder: Path) -> tuple[UnluckyBroker, dict[str, lis
         drain.connected(broker)
         for number in range(MESSAGES):
             submission = a_submission(world, number, luck.choice(DESTINATIONS))
-            await outbox.accept(submission)
+            putting = outbox.accept(submission)
             asked[submission.destination.ref].append(submission.asked.client_message_id)
-            drain.queued(submission.destination)
+            drain.queued([submission.destination])
+            await putting
             drain.connected(broker)
         async with asyncio.timeout(60):
             while (counts := await outbox.counts())[OutboxState.PENDING] + counts[OutboxState.INFLIGHT]:

@@ -5,11 +5,12 @@ after an answer that is not final, defers the rest for that destination; a row t
 destination only. What is too old is given up beside all that (`overdue.py`).
 
 A row is claimed in a commit before it goes out. Whatever happens then, the next start knows that its outcome is
-unknown, and tries again under the same id.
+unknown, and tries again under the same id. A sender at rest asks for its claim as soon as it hears of a row, which
+is before that is stored: row and claim then share one commit, and the message is a sync sooner at its destination.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -49,6 +50,8 @@ class Drain:
         self._lanes = Lanes()
         self._link: BrokerLink | None = None
         self._wake = asyncio.Event()
+        self._beside: asyncio.TaskGroup | None = None  # what runs beside the loop, while it runs
+        self._claims = 0  # how many are under way
         self._accepted = 0  # how many rows the broker took since the start
         self._stuck: set[Destination] = set()  # lanes that are held: their oldest row is too old
         self._overdue_due_ms = 0
@@ -56,9 +59,11 @@ class Drain:
 
     # --- what others tell it -----------------------------------------------------------------------
 
-    def queued(self, destination: Destination) -> None:
-        self._lanes.note(destination)
-        self._wake.set()
+    def queued(self, destinations: Collection[Destination]) -> None:
+        """Go for them at once if the sender is at rest; else whatever it waits for wakes it, and it finds them."""
+        for destination in destinations:
+            self._lanes.note(destination)
+        self._go_at_once(destinations)
 
     def connected(self, link: BrokerLink) -> None:
         self._link = link
@@ -80,12 +85,14 @@ class Drain:
     async def run(self) -> None:
         """Work until cancelled. What nobody expected ends it, and with it the daemon: the next start recovers."""
         async with asyncio.TaskGroup() as beside:
+            self._beside = beside
             while True:
                 await self._pause()
                 self._look_for_the_overdue(beside)
                 link = self._link
-                if link is not None:
-                    await self._send_what_may_go(link, beside)
+                lanes = [] if link is None else self._lanes.take(self._clock.monotonic_ms(), LANES_MAX)
+                if link is not None and lanes:
+                    await self._set_out(link, beside, lanes, self._claim(lanes))
 
     async def _pause(self) -> None:
         now = self._clock.monotonic_ms()
@@ -112,24 +119,38 @@ class Drain:
         self._is_giving_up = False
         self._wake.set()
 
-    async def _send_what_may_go(self, link: BrokerLink, beside: asyncio.TaskGroup) -> None:
-        lanes = self._lanes.take(self._clock.monotonic_ms(), LANES_MAX)
-        if not lanes:
+    def _go_at_once(self, destinations: Collection[Destination]) -> None:
+        """Ask for the claim here and now, without the loop: it then shares the commit of what was just written."""
+        if self._link is None or self._beside is None or self._claims:
             return
-        try:
-            claimed = await self._outbox.claim(
-                ClaimAsked(
-                    destinations=tuple(lanes),
-                    rows_max=ROWS_MAX,
-                    bytes_max=BYTES_MAX,
-                    accepted_since=self._overdue.before,
-                )
+        lanes = self._lanes.take(self._clock.monotonic_ms(), LANES_MAX, destinations)
+        if lanes:
+            self._beside.create_task(self._set_out(self._link, self._beside, lanes, self._claim(lanes)))
+
+    def _claim(self, lanes: Sequence[Destination]) -> Awaitable[Claimed]:
+        self._claims += 1
+        return self._outbox.claim(
+            ClaimAsked(
+                destinations=tuple(lanes),
+                rows_max=ROWS_MAX,
+                bytes_max=BYTES_MAX,
+                accepted_since=self._overdue.before,
             )
+        )
+
+    async def _set_out(
+        self, link: BrokerLink, beside: asyncio.TaskGroup, lanes: Sequence[Destination], claim: Awaitable[Claimed]
+    ) -> None:
+        try:
+            claimed = await claim
         except DependencyError:  # a full disk, say: nothing was claimed, and it may pass
             later = self._clock.monotonic_ms() + BACKOFF_BASE_MS
             for lane in lanes:
                 self._lanes.release(lane, has_more=True, not_before_ms=later)
+            self._wake.set()
             return
+        finally:
+            self._claims -= 1
         points.reach(AFTER_CLAIM)
         if claimed.stuck:
             self._stuck |= claimed.stuck
@@ -160,12 +181,15 @@ class Drain:
         points.reach(BEFORE_SETTLE)
         self._accepted += sum(outcome.status in (200, 201) for outcome in outcomes)
         settlements, waits = self._read(rows, outcomes, others_pass=self._accepted > accepted_before)
-        held = await self._write_down(settlements)
+        settling = self._outbox.settle(settlements)
+        lanes = tuple(dict.fromkeys(row.destination for row in rows))
         now = self._clock.monotonic_ms()
-        for lane in dict.fromkeys(row.destination for row in rows):
+        for lane in lanes:
             has_more = lane in claimed.more or lane in waits
             self._lanes.release(lane, has_more=has_more, not_before_ms=now + waits.get(lane, 0))
+        self._go_at_once(lanes)  # the claim comes after the settling, so it finds these rows settled
         self._wake.set()
+        held = await self._write_down(settlements, settling, lanes)
         pairs = zip(rows, settlements, strict=True)
         tell_settled(self._observer, [pair for pair, is_held in zip(pairs, held, strict=True) if is_held])
         for row, outcome in zip(rows, outcomes, strict=True):
@@ -197,16 +221,23 @@ class Drain:
             )
         return settlements, waits
 
-    async def _write_down(self, settlements: Sequence[Settlement]) -> list[bool]:
-        """Settle, however long the store has no room for it: until then the rows are nobody else's."""
+    async def _write_down(
+        self,
+        settlements: Sequence[Settlement],
+        settling: Awaitable[list[bool]],
+        lanes: Collection[Destination],
+    ) -> list[bool]:
+        """Wait for it, and settle again for as long as the store has no room: until then these rows hold all up."""
         attempts = 0
         while True:
             try:
-                return await self._outbox.settle(settlements)
+                return await settling
             except DependencyError as error:
                 attempts += 1
                 self._observer.publish(Warned("settle_deferred", str(error)))
                 await asyncio.sleep(derive_backoff_ms(attempts, self._roll()) / 1000)
+                settling = self._outbox.settle(settlements)
+                self.queued(lanes)  # those behind them, which found them unsettled
 
     def _backoff_ms(self, row: ClaimedRow, outcome: Outcome) -> int:
         if outcome is _NO_ANSWER:

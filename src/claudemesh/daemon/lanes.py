@@ -6,7 +6,9 @@ No clock and no IO: whoever calls says what time it is.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from claudemesh.daemon.model import Destination
 
@@ -16,6 +18,9 @@ class _Lane:
     is_busy: bool = False  # a batch is out, or being claimed
     has_more: bool = True  # the store may hold rows beyond that batch
     not_before_ms: int = 0
+
+    def may_go(self, now_ms: int) -> bool:
+        return not self.is_busy and self.has_more and self.not_before_ms <= now_ms
 
 
 class Lanes:
@@ -33,14 +38,10 @@ class Lanes:
         else:
             lane.has_more = True
 
-    def take(self, now_ms: int, limit: int) -> list[Destination]:
+    def take(self, now_ms: int, limit: int, among: Iterable[Destination] | None = None) -> list[Destination]:
         """Take up to `limit` lanes that may be sent to, those served longest ago first; they are busy from now."""
-        ready: list[Destination] = []
-        for destination, lane in self._lanes.items():
-            if len(ready) == limit:
-                break
-            if not lane.is_busy and lane.has_more and lane.not_before_ms <= now_ms:
-                ready.append(destination)
+        asked = self._lanes if among is None else among
+        ready = [*islice((one for one in asked if one in self._lanes and self._lanes[one].may_go(now_ms)), limit)]
         for destination in ready:
             lane = self._lanes[destination]
             lane.is_busy, lane.has_more = True, False

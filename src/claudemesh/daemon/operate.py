@@ -116,7 +116,7 @@ class Operating:
         await self._outbox.retire(Retirement(row=row, at=now, by="operator", successor=successor))
         if successor is None:
             return Decision(id=row.row_id, status="aborted")
-        self._receiving.queued(successor.destination)
+        self._receiving.queued((successor.destination,))
         return Decision(
             id=row.row_id,
             status="aborted",

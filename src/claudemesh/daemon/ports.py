@@ -30,16 +30,19 @@ class OutboxStore(Protocol):
     def limit(self, *, accepts_bytes: int, claims_bytes: int) -> None:
         """Beyond so much room take no new id, beyond so much claim nothing: StoreFull. Settling always goes on."""
 
-    async def accept(self, submission: Submission) -> StandingRow | None:
+    def accept(self, submission: Submission) -> Awaitable[StandingRow | None]:
         """Insert the row unless its id stands; return what stands, None if it is new.
+
+        It is on its way when this returns, and so it is with `accept_many`, `claim` and `settle`: each sees what
+        the calls before it write, whether or not that is awaited yet.
 
         A submission with a refusal inserts nothing: the refusal is raised if its id is free.
         """
 
-    async def accept_many(self, submissions: Sequence[Submission]) -> list[StandingRow | MeshError | None]:
+    def accept_many(self, submissions: Sequence[Submission]) -> Awaitable[list[StandingRow | MeshError | None]]:
         """As `accept` for each, in order and in one commit; of the same id twice the second sees the first."""
 
-    async def claim(self, asked: "ClaimAsked") -> "Claimed":
+    def claim(self, asked: "ClaimAsked") -> Awaitable["Claimed"]:
         """Take the oldest waiting rows of each destination, in order, and mark them inflight.
 
         A row that is too old is not taken, and nothing behind it: it has to be given up first.
@@ -51,7 +54,7 @@ class OutboxStore(Protocol):
     async def newest_done(self, limit: int) -> list[str]:
         """Return the client message ids of the sends that the broker took last, the last one first."""
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    def settle(self, settlements: Sequence[Settlement]) -> Awaitable[list[bool]]:
         """Apply each event if its row is still in a state that allows it; say of each whether it held."""
 
     async def recover(self, next_attempt_at: int) -> list[Backlog]:

@@ -4,7 +4,7 @@ A message is acknowledged after the inbox holds it, and only a row that was new 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -102,8 +102,8 @@ class Receiving:
     async def until_online(self) -> None:
         await self._online.wait()
 
-    def queued(self, destination: Destination) -> None:
-        self.drain.queued(destination)
+    def queued(self, destinations: Collection[Destination]) -> None:
+        self.drain.queued(destinations)
 
     async def refresh_directory(self, keys: Sequence[str] = ()) -> None:
         try:

@@ -5,7 +5,7 @@ Whatever could refuse a send meets only an id that is free (the refusal travels 
 an acknowledged send is never refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -40,8 +40,8 @@ class Conditions:
 class Outward(Protocol):
     """The part of the daemon that faces the broker, as far as accepting needs it."""
 
-    def queued(self, destination: Destination) -> None:
-        """Take note that a row for this destination is durable."""
+    def queued(self, destinations: Collection[Destination]) -> None:
+        """Take note that rows for these destinations are in the outbox, or on its way into it."""
 
     async def refresh_directory(self, keys: Sequence[str] = ()) -> None:
         """Ask the broker who is in the mesh, and which of these keys lead to somebody; else all stays as it is."""
@@ -61,13 +61,13 @@ class Accepting:
         """Answer after the row is durable; a refusal or a conflict is raised, and then nothing was written."""
         submission = self.prepare(asked)
         try:
-            standing = await self._outbox.accept(submission)
+            standing = await self._put(submission)
         except UnknownDestination:
             if not self._conditions.is_online:
                 raise
             await self._outward.refresh_directory(_keys([asked]))  # once: somebody may have joined a moment ago
             submission = self.prepare(asked)
-            standing = await self._outbox.accept(submission)
+            standing = await self._put(submission)
         return self._answer(submission, standing)
 
     async def accept_many(self, batch: Sequence[SendAsked | MeshError]) -> list[Answer | MeshError]:
@@ -80,7 +80,9 @@ class Accepting:
                 entry if isinstance(entry, MeshError) else self._prepare_or_refuse(entry) for entry in batch
             ]
         submissions = [entry for entry in prepared if isinstance(entry, Submission)]
-        stood = iter(await self._outbox.accept_many(submissions))
+        putting = self._outbox.accept_many(submissions)
+        self._outward.queued({one.destination for one in submissions if one.refusal is None})
+        stood = iter(await putting)
         return [entry if isinstance(entry, MeshError) else self._conclude(entry, next(stood)) for entry in prepared]
 
     # --- one submission ----------------------------------------------------------------------------
@@ -113,6 +115,13 @@ class Accepting:
             refusal=refusal or self._refuse_size(payload),
         )
 
+    def _put(self, submission: Submission) -> Awaitable[StandingRow | None]:
+        """Send the row to the store and tell the sender at once: its claim then shares the row's own commit."""
+        putting = self._outbox.accept(submission)
+        if submission.refusal is None:
+            self._outward.queued((submission.destination,))
+        return putting
+
     def _find(self, to: str) -> Destination | None:
         marked = mark(to)
         if marked is not None:
@@ -140,7 +149,6 @@ class Accepting:
 
     def _answer(self, submission: Submission, standing: StandingRow | None) -> Answer:
         if standing is None:
-            self._outward.queued(submission.destination)
             self._world.observer.publish(_QUEUED)
             return answer_fresh(submission)
         try:

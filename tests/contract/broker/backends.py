@@ -89,7 +89,7 @@ async def _held(stores: SqliteStores) -> AsyncIterator[None]:
         release.wait(BOUND_S)
         return list(items)
 
-    holding = asyncio.create_task(stores.database.write(wait, None))
+    holding = stores.database.write(wait, None)
     assert await asyncio.to_thread(entered.wait, BOUND_S)
     try:
         yield

@@ -136,7 +136,7 @@ class SqliteShelf:
             release.wait(30)
             return list(items)
 
-        holding = asyncio.create_task(self.database.write(wait, None))
+        holding = self.database.write(wait, None)
         assert await asyncio.to_thread(entered.wait, 30)
         try:
             yield

@@ -1,10 +1,12 @@
 """The sender by itself. Rows that are too old: by a clock nobody can set, by the broker's word, in nobody's way."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import apsw
 import pytest
 
 from claudemesh.daemon.directory import Directory
@@ -14,12 +16,13 @@ from claudemesh.daemon.overdue import RETIRES_MAX, WAIT_FOR_BROKER_MS, Overdue
 from claudemesh.daemon.ports import ClaimAsked, Claimed
 from claudemesh.daemon.service import Accepting, Conditions
 from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
-from claudemesh.kernel.errors import BrokerUnreachable, InvalidRequest
+from claudemesh.kernel.errors import BrokerUnreachable, InvalidRequest, StoreFull
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.kernel.ids import ClientMessageId
 from claudemesh.kernel.outbox import OutboxEvent
 from claudemesh.runtime.ids import UlidSource
 from claudemesh.runtime.world import World
+from claudemesh.storage.sqlite import Database
 from claudemesh.wire.frames import Outcome, parse_item
 
 DAY_MS = 86_400_000
@@ -59,12 +62,18 @@ class Link:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.was_asked = asyncio.Event()
+        self.may_accept = asyncio.Event()
+        self.may_accept.set()
+        self.was_sent = asyncio.Event()
 
     async def send(self, payloads: Sequence[bytes]) -> "asyncio.Future[list[Outcome]]":
         self.sent += [parse_item(payload).client_message_id for payload in payloads]
-        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        future.set_result([Outcome(status=201, broker_message_id="B", history_id=1) for _ in payloads])
-        return future
+        self.was_sent.set()
+        return asyncio.ensure_future(self._accept(len(payloads)))
+
+    async def _accept(self, count: int) -> list[Outcome]:
+        await self.may_accept.wait()
+        return [Outcome(status=201, broker_message_id="B", history_id=1) for _ in range(count)]
 
     async def call(self, op: str, args: dict[str, Any]) -> Any:  # noqa: ANN401  as the port has it
         assert op == "retire"
@@ -81,18 +90,63 @@ class Link:
         return answer
 
 
-class Nobody:
-    def queued(self, destination: Destination) -> None: ...
+class Outward:
+    drain: Drain | None = None
+
+    def queued(self, destinations: Collection[Destination]) -> None:
+        if self.drain is not None:
+            self.drain.queued(destinations)
 
     async def refresh_directory(self, keys: Sequence[str] = ()) -> None: ...
 
 
 class CountingStore(SqliteOutboxStore):
     claims = 0
+    full = 0  # how many settlings it has no room for yet
 
-    async def claim(self, asked: ClaimAsked) -> Claimed:
+    def settle(self, settlements: Sequence[Settlement]) -> Awaitable[list[bool]]:
+        if self.full:
+            self.full -= 1
+            return self._refuse()
+        return super().settle(settlements)
+
+    async def _refuse(self) -> list[bool]:
+        raise StoreFull("no room")
+
+    def claim(self, asked: ClaimAsked) -> Awaitable[Claimed]:
         self.claims += 1
-        return await super().claim(asked)
+        return super().claim(asked)
+
+
+@asynccontextmanager
+async def held_writer(database: Database) -> AsyncIterator[None]:
+    entered, release = threading.Event(), threading.Event()
+
+    def wait(_connection: apsw.Connection, items: Sequence[None]) -> list[None]:
+        entered.set()
+        release.wait(WITHIN_S)
+        return list(items)
+
+    holding = database.write(wait, None)
+    assert await asyncio.to_thread(entered.wait, WITHIN_S)
+    try:
+        yield
+    finally:
+        release.set()
+        await holding
+
+
+def count_commits(database: Database) -> Callable[[], int]:
+    """Count them from now on, with the one that is under way."""
+    commits = 0
+
+    def count() -> bool:
+        nonlocal commits
+        commits += 1
+        return False
+
+    database._connection.set_commit_hook(count)
+    return lambda: commits
 
 
 class House:
@@ -100,7 +154,8 @@ class House:
         self.clock = SetClock()
         self.world = World(self.clock, UlidSource(self.clock), lambda: 0.0)
         self.outbox = CountingStore(SqliteOutboxStore.in_memory()._database)
-        self.accepting = Accepting(self.outbox, Directory(), Conditions(), Nobody(), self.world)
+        self.outward = Outward()
+        self.accepting = Accepting(self.outbox, Directory(), Conditions(), self.outward, self.world)
 
     async def accept(self, *keys: str, to: str = "q") -> None:
         for key in keys:
@@ -160,13 +215,49 @@ async def test_what_does_not_fit_into_one_frame_follows_in_the_next(house: House
     assert house.outbox.claims == 2
 
 
+@pytest.mark.req("D7")
+async def test_a_sender_at_rest_claims_a_row_in_the_commit_that_stores_it(house: House) -> None:
+    link = Link()
+    link.may_accept.clear()  # what comes of it would be a commit of its own
+    async with house.draining() as drain:
+        drain.connected(link)
+        house.outward.drain = drain
+        async with held_writer(house.outbox._database):
+            accepting = asyncio.create_task(house.accept("m"))
+            await asyncio.sleep(0)  # it asks, and waits for the writer
+            commits = count_commits(house.outbox._database)
+        await accepting
+        async with asyncio.timeout(WITHIN_S):
+            await link.was_sent.wait()
+        assert commits() == 2, "the one that was under way, and one for both"
+        assert house.outbox.claims == 1
+
+
+@pytest.mark.req("D7")
+async def test_what_stands_behind_a_row_that_could_not_be_settled_follows_when_it_is(house: House) -> None:
+    await house.accept("first")
+    link = Link()
+    link.may_accept.clear()
+    house.outbox.full = 2
+    async with house.draining() as drain:
+        drain.connected(link)
+        async with asyncio.timeout(WITHIN_S):
+            await link.was_sent.wait()
+        await house.accept("second")
+        drain.queued([Destination(Kind.QUEUE, "q")])
+        link.may_accept.set()
+        await house.until("second", ("done", None))
+    assert link.sent == ["first", "second"]
+    assert await house.state("first") == ("done", None)
+
+
 async def test_where_a_claim_took_all_none_follows_until_something_new_comes(house: House) -> None:
     await house.accept("first")
     async with house.draining() as drain:
         drain.connected(Link())
         await house.until("first", ("done", None))
         await house.accept("second", to="other")
-        drain.queued(Destination(Kind.QUEUE, "other"))
+        drain.queued([Destination(Kind.QUEUE, "other")])
         await house.until("second", ("done", None))
     assert house.outbox.claims == 2
 
@@ -248,7 +339,6 @@ async def test_asking_about_old_rows_keeps_no_other_destination_waiting(house: H
         drain.connected(link)
         async with asyncio.timeout(WITHIN_S):
             await link.was_asked.wait()
-        drain.queued(Destination(Kind.QUEUE, "other"))
         await house.until("other", ("done", None))
         assert link.sent == ["other"], "what is behind the old row waits for the verdict"
         link.may_answer.set()

@@ -73,21 +73,24 @@ class Database:
         writer.start()
         return cls(writer, WriterAsReader(writer), connection)
 
-    async def write(self, operation: Operation[Item, Outcome], item: Item) -> Outcome:
-        """Apply the operation to one item; a refusal is raised."""
+    def write(self, operation: Operation[Item, Outcome], item: Item) -> "asyncio.Future[Outcome]":
+        """Apply the operation to one item; a refusal is raised.
+
+        It is submitted before this returns: two calls without an await between them mostly share a commit.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         self._writer.submit(Job(operation, (item,), LoopReply(loop, future)))
-        return await future
+        return future
 
-    async def write_many(
+    def write_many(
         self, operation: Operation[Item, Outcome], items: Sequence[Item]
-    ) -> list[Outcome | MeshError]:
+    ) -> "asyncio.Future[list[Outcome | MeshError]]":
         """Apply it to each item, in one commit unless one breaks; a refusal is the outcome of its own item."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Outcome | MeshError]] = loop.create_future()
         self._writer.submit(Job(operation, tuple(items), LoopReply(loop, future), is_batch=True))
-        return await future
+        return future
 
     def write_blocking(self, operation: Operation[Item, Outcome], item: Item) -> Outcome:
         """As `write`, from a thread that has no event loop."""

@@ -5,7 +5,7 @@ concurrent callers share one commit (see `storage.sqlite.writer`).
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from importlib.resources import files
 from itertools import takewhile
 from pathlib import Path
@@ -66,11 +66,11 @@ class SqliteOutboxStore:
     def limit(self, *, accepts_bytes: int, claims_bytes: int) -> None:
         self._accepts_bytes, self._claims_bytes = accepts_bytes, claims_bytes
 
-    async def accept(self, submission: Submission) -> StandingRow | None:
-        return await self._database.write(self._accept, submission)
+    def accept(self, submission: Submission) -> Awaitable[StandingRow | None]:
+        return self._database.write(self._accept, submission)
 
-    async def accept_many(self, submissions: Sequence[Submission]) -> list[StandingRow | MeshError | None]:
-        return await self._database.write_many(self._accept, submissions)
+    def accept_many(self, submissions: Sequence[Submission]) -> Awaitable[list[StandingRow | MeshError | None]]:
+        return self._database.write_many(self._accept, submissions)
 
     def _accept(
         self, connection: apsw.Connection, submissions: Sequence[Submission]
@@ -80,8 +80,8 @@ class SqliteOutboxStore:
             submissions = [msgspec.structs.replace(one, refusal=one.refusal or full) for one in submissions]
         return _accept(connection, submissions)
 
-    async def claim(self, asked: ClaimAsked) -> Claimed:
-        return await self._database.write(self._claim, asked)
+    def claim(self, asked: ClaimAsked) -> Awaitable[Claimed]:
+        return self._database.write(self._claim, asked)
 
     def _claim(self, connection: apsw.Connection, asked: Sequence[ClaimAsked]) -> Sequence[Claimed | MeshError]:
         full = refusal_beyond(connection, self._claims_bytes)
@@ -100,8 +100,8 @@ class SqliteOutboxStore:
 
         return await self._database.read(query)
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        return await self._database.write(_settle, tuple(settlements))
+    def settle(self, settlements: Sequence[Settlement]) -> Awaitable[list[bool]]:
+        return self._database.write(_settle, tuple(settlements))
 
     async def recover(self, next_attempt_at: int) -> list[Backlog]:
         await self._database.write(_recover, next_attempt_at)
