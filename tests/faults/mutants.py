@@ -169,10 +169,10 @@ MUTANTS: tuple[Fault, ...] = (
         test=f"{_ENGINE}/test_sqlite_engine.py::test_a_batch_is_what_it_was_when_it_was_handed_over",
     ),
     Fault(
-        what="A query that finds nothing leaves its caller waiting.",
+        what="A query that fails ends its thread, and leaves its caller waiting.",
         file="storage/sqlite/readers.py",
-        old="        except StopIteration as error:",
-        new="        except KeyError as error:",
+        old="            except BaseException as error:",
+        new="            except MemoryError as error:",
         test=f"{_ENGINE}/test_sqlite_engine.py::test_a_query_that_raises_stop_iteration_is_answered_too",
     ),
     # --- transactions, connections, files --------------------------------------------------------

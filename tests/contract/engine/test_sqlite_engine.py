@@ -115,7 +115,7 @@ async def test_a_query_sees_one_moment_however_long_it_takes(shelf: SqliteShelf)
         go_on.wait(BOUND_S)
         return first, len(rows(connection))
 
-    looking = asyncio.create_task(shelf.database.read(look_twice))
+    looking = shelf.database.read(look_twice)
     assert await asyncio.to_thread(began.wait, BOUND_S)
     await shelf.put("b", "2")
     go_on.set()

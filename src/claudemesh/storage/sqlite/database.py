@@ -103,11 +103,17 @@ class Database:
         self._writer.submit(Job(operation, (item,), ThreadReply(future)))
         return future
 
-    async def read(self, query: Query[T]) -> T:
-        return await asyncio.wrap_future(self._readers.submit(query))
+    def read(self, query: Query[T]) -> "asyncio.Future[T]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._readers.submit(query, LoopReply(loop, future))
+        return future
 
     def read_blocking(self, query: Query[T]) -> T:
-        return self._readers.submit(query).result()
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+        self._readers.submit(query, ThreadReply(future))
+        return future.result()
 
     def close(self) -> None:
         """Finish what was submitted and let go of the file. May be called twice.

@@ -7,18 +7,17 @@ moved into the file, so it should page instead.
 
 import os
 import queue
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
 from claudemesh.kernel.errors import StoreUnavailable
 from claudemesh.storage.sqlite.connection import configure, connect
-from claudemesh.storage.sqlite.errors import translated
-from claudemesh.storage.sqlite.replies import ThreadReply
+from claudemesh.storage.sqlite.errors import translate
+from claudemesh.storage.sqlite.replies import Reply, answer
 from claudemesh.storage.sqlite.writer import Job, Writer
 
 T = TypeVar("T")
@@ -26,40 +25,57 @@ T = TypeVar("T")
 Query = Callable[[apsw.Connection], T]
 
 
+class _Asked(NamedTuple):
+    query: Query[Any]
+    reply: Reply
+
+
 class Readers:
     def __init__(self, path: Path, count: int) -> None:
+        if count < 1:
+            raise ValueError("there is at least one reader")
         self._pid = os.getpid()
-        self._pool = ThreadPoolExecutor(count, thread_name_prefix="sqlite-reader")
-        self._idle: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
-        for _ in range(count):
-            connection = connect(path, read_only=True)
-            self._idle.put(connection)
+        self._queue: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._asking = threading.Lock()
+        self._is_closed = False
+        connections = [connect(path, read_only=True) for _ in range(count)]
+        for connection in connections:
             configure(connection)
+        self._threads = [
+            threading.Thread(target=self._run, args=(connection,), name="sqlite-reader", daemon=True)
+            for connection in connections
+        ]
+        for thread in self._threads:
+            thread.start()
 
-    def submit(self, query: Query[T]) -> Future[T]:
+    def submit(self, query: Query[Any], reply: Reply) -> None:
         if os.getpid() != self._pid:
             raise StoreUnavailable("the store was opened before a fork, and its readers stayed with the parent")
-        try:
-            return self._pool.submit(self._run, query)
-        except RuntimeError as error:
-            raise StoreUnavailable("the store is closed") from error
+        with self._asking:
+            if self._is_closed:
+                raise StoreUnavailable("the store is closed")
+            self._queue.put(_Asked(query, reply))
 
     def close(self) -> None:
-        """Wait for the queries under way, then close. May be called twice."""
-        self._pool.shutdown(wait=True)
-        with suppress(queue.Empty):
-            while True:
-                self._idle.get_nowait().close()
+        """Wait for the queries that were asked, then close. May be called twice."""
+        with self._asking:
+            if not self._is_closed:
+                self._is_closed = True
+                for _ in self._threads:
+                    self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self, query: Query[T]) -> T:
-        connection = self._idle.get()  # never waits: there are as many as threads
-        try:
-            with translated():
-                return _in_transaction(connection, query)
-        except StopIteration as error:  # a future of a loop cannot carry it, and would never be answered
-            raise RuntimeError("a query raised StopIteration") from error
-        finally:
-            self._idle.put(connection)
+    def _run(self, connection: apsw.Connection) -> None:
+        while (asked := self._queue.get()) is not None:
+            outcome: object
+            try:
+                outcome = _in_transaction(connection, asked.query)
+            except BaseException as error:  # noqa: BLE001  it is raised where the answer is waited for
+                outcome = translate(error)
+            answer([(asked.reply, outcome)])
+            del asked, outcome  # what was read belongs to whoever asked
+        connection.close()
 
 
 class WriterAsReader:
@@ -68,15 +84,11 @@ class WriterAsReader:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    def submit(self, query: Query[T]) -> Future[T]:
-        future: Future[T] = Future()
-        future.set_running_or_notify_cancel()
-
-        def operation(connection: apsw.Connection, items: Sequence[None]) -> Sequence[T]:
+    def submit(self, query: Query[Any], reply: Reply) -> None:
+        def operation(connection: apsw.Connection, items: Sequence[None]) -> Sequence[object]:
             return [query(connection) for _ in items]
 
-        self._writer.submit(Job(operation, (None,), ThreadReply(future)))
-        return future
+        self._writer.submit(Job(operation, (None,), reply))
 
     def close(self) -> None:
         """Nothing of its own to close."""
