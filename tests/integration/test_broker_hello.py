@@ -3,6 +3,7 @@
 # ruff: noqa: ANN401 - as broker_client
 
 import asyncio
+import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from claudemesh.asgi.events import ServerWarned
+from claudemesh.broker.events import MemberDisconnected
 from claudemesh.broker.settings import Connections
+from claudemesh.kernel.errors import ConfigError
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.wire import frames, signing
 from claudemesh.wire.negotiation import CONCURRENT, DEDUPE, MAX_PAYLOAD, OPTIONAL, REQUIRED, judge_offer
@@ -351,3 +355,26 @@ async def test_a_connection_that_is_gone_leaves_no_trace_in_the_hub(tmp_path: Pa
             assert {peer["name"]: peer["status"] for peer in everybody} == {"owner": "online", "bob": "offline"}
         with pytest.raises(ConnectionClosed):
             await a.socket.recv()
+
+
+async def test_a_member_that_goes_is_written_down_as_gone_and_not_as_a_crash(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running:
+        seen: asyncio.Queue[object] = asyncio.Queue()
+        running.world.observer.subscribe(MemberDisconnected, seen.put_nowait)
+        running.world.observer.subscribe(ServerWarned, seen.put_nowait)
+        alice = await create_mesh(running)
+        async with alice.connected():
+            pass
+        async with asyncio.timeout(BOUND_S):
+            told = await seen.get()
+    assert isinstance(told, MemberDisconnected)
+    assert told.code == 1000
+    assert seen.empty()
+
+
+async def test_an_address_that_cannot_be_had_is_refused_with_its_reason(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"cannot listen at {listen}"):
+            async with broker(tmp_path, listen=listen):
+                pass

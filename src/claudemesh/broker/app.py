@@ -169,6 +169,8 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
     keys = KeyPair(await stores.upkeep.broker_seed(KeyPair.generate().seed))
     metrics = BrokerMetrics()
     metrics.attach(world.observer)
+    listener = bind_tcp(address.host, address.port, allow_any=not address.is_loopback)
+    port = port_of(listener)
     async with _background(world) as spawn:
         parts = Parts(
             settings=settings,
@@ -179,8 +181,6 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
             metrics=metrics,
             spawn=spawn,
         )
-        listener = bind_tcp(address.host, address.port, allow_any=not address.is_loopback)
-        port = port_of(listener)
         app: App = assemble(parts)
         if address.is_loopback:  # a web page must not get to it through the browser of this machine
             app = LocalGuard(

@@ -254,7 +254,10 @@ class Connection:
                 group.create_task(self._hints.run())
                 group.create_task(self._until_closed())
                 await self._read(group)
-        except* (Closing, Gone) as ended:
+        except BaseExceptionGroup as several:  # not `except*`: before 3.11.4 what that raises is a group again
+            ended, failed = several.split((Closing, Gone))
+            if ended is None or failed is not None:
+                raise
             raise _first(ended) from None
 
     async def _until_closed(self) -> None:

@@ -87,8 +87,11 @@ def build_settings(session: Session, said: dict[str, str | None]) -> "BrokerSett
         ping_interval_ms=timings.ping_interval_ms,
         stale_pong_ms=timings.stale_pong_ms,
     )
+    token_file = settings.admin_token_file
+    if token_file is not None:  # what a file names lies beside it, wherever the command is given
+        token_file = str(session.home.root / token_file)
     given = {name: value for name, value in said.items() if value is not None}
-    return replace(settings, presence=presence, **given)
+    return replace(settings, presence=presence, **{"admin_token_file": token_file, **given})
 
 
 def _file_settings(broker_db: Path) -> "type[BrokerSettings]":
