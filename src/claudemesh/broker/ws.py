@@ -415,7 +415,7 @@ def _closing_within(error: BaseException) -> Closing | None:
     return error if isinstance(error, Closing) else None
 
 
-def _first(ended: BaseExceptionGroup[Closing | Gone]) -> Closing | Gone:
+def _first(ended: BaseExceptionGroup[Any]) -> Closing | Gone:
     """Return why it ended: what we decided before what the other side did."""
     found: list[Closing | Gone] = []
     for error in ended.exceptions:
