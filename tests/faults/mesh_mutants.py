@@ -291,6 +291,73 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         new="has_more = lane in waits",
         test=f"{_DRAIN}::test_what_does_not_fit_into_one_frame_follows_in_the_next",
     ),
+    Fault(
+        what="A row is stored, and its caller fails, because the sender has stopped.",
+        file="daemon/drain.py",
+        old="                self._beside = None  #",
+        new="                pass  #",
+        test=f"{_DRAIN}::test_a_row_that_comes_when_the_sender_has_stopped_is_accepted_all_the_same",
+    ),
+    Fault(
+        what="A new connection does not help a row that the last one left unanswered.",
+        file="daemon/drain.py",
+        old="        self._overdue_due_ms = 0  # whatever",
+        new="        # whatever",
+        test=f"{_DRAIN}::test_a_row_that_a_silent_broker_was_asked_about_is_asked_about_again_on_the_next_connection",
+    ),
+    Fault(
+        what="Rows overtake an old one that there was no room to write off.",
+        file="daemon/overdue.py",
+        old="                waiting.update(row.destination for row, _ in judged)\n",
+        new="",
+        test=f"{_DRAIN}::test_a_destination_waits_while_there_is_no_room_to_write_its_old_row_off",
+    ),
+    Fault(
+        what="Of old rows that came in the same instant only a page is found.",
+        file="daemon/stores/sqlite/outbox.sql",
+        old="(enqueued_at, seq) > (?2, ?3)",
+        new="enqueued_at > ?2 AND ?3 IS NOT NULL",
+        test=f"{_OUTBOX}::test_old_rows_are_found_page_by_page_the_oldest_first",
+    ),
+    Fault(
+        what="An outbox that was full stays full, however much of it is emptied.",
+        file="daemon/stores/sqlite/room.py",
+        old=' - int(connection.pragma("freelist_count"))',
+        new="",
+        test=f"{_OUTBOX}::test_rows_that_were_emptied_give_their_room_back",
+    ),
+    Fault(
+        what="After a start the newest sends are the first to be forgotten.",
+        file="daemon/receive.py",
+        old="self._unfinished.hold(reversed(",
+        new="self._unfinished.hold(iter(",
+        test=f"{_SENDER}::test_receipts_that_moved_while_the_daemon_was_off_are_asked_for_after_its_start",
+    ),
+    Fault(
+        what="The same hint is told again and again.",
+        file="daemon/unfinished.py",
+        old="if self._states.get(client_message_id) == state:",
+        new="if not client_message_id:",
+        test="tests/unit/daemon/test_unfinished.py::test_a_hint_that_is_no_news_is_not_told_again",
+    ),
+    Fault(
+        what="A daemon that stops hangs up on the broker before its callers are answered.",
+        file="daemon/app.py",
+        old="            await serving.aclose()  #",
+        new="            #",
+        test=f"{_SENDER}::test_a_request_that_is_under_way_when_the_daemon_stops_gets_its_answer",
+    ),
+    Fault(
+        what="The user's own meta is rewritten, and a number that is no instant makes work unreadable.",
+        file="daemon/http/control.py",
+        old="    return answer | {name: render_instant(answer[name]) for name in _INSTANTS & answer.keys()}",
+        new="    return {\n"
+        "        name: _dated(value) if isinstance(value, dict)\n"
+        '        else render_instant(value) if name.endswith("_at") else value\n'
+        "        for name, value in answer.items()\n"
+        "    }",
+        test="tests/integration/test_sdk_in_memory.py::test_the_meta_of_work_comes_out_as_it_was_put_in",
+    ),
     # --- work queues -----------------------------------------------------------------------------
     Fault(
         what="Work is acknowledged under whichever token stands.",
@@ -414,6 +481,13 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         old="                self.queued(lanes)  # those behind them, which found them unsettled\n",
         new="",
         test=f"{_DRAIN}::test_what_stands_behind_a_row_that_could_not_be_settled_follows_when_it_is",
+    ),
+    Fault(
+        what="A connection that is lost while the inbox is behind is never noticed.",
+        file="daemon/link.py",
+        old="await asyncio.wait({putting, storing}, return_when=asyncio.FIRST_COMPLETED)",
+        new="await putting",
+        test="tests/unit/daemon/test_link.py::test_a_connection_that_is_lost_while_the_inbox_is_behind_ends",
     ),
     Fault(
         what="A second batch goes out before the first of its destination is answered.",

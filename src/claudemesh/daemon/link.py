@@ -46,7 +46,7 @@ HANDSHAKE_S: Final = 10.0
 ANSWER_S: Final = 30.0
 STOOD_MS: Final = 200  # a connection that ends sooner is one more failed try
 INBOX_RETRY_S: Final = 1.0  # how soon to see whether an inbox that was full has room again
-DELIVERIES_MAX: Final = 64  # frames that wait for the inbox; beyond it the socket waits
+DELIVERIES_MAX: Final = 1_024  # frames that wait for the inbox: a whole window, so that answers get through
 
 _STAY_AWAY: Final = frozenset({frames.CLOSE_REPLACED_BY_NEWER})
 # A process has one socket at a time: who came under its own instance runs on a copy of the state directory.
@@ -158,9 +158,9 @@ class Link:
         storing.add_done_callback(lambda _: self.abort())  # unread is better than unstored
         try:
             for frame in self._early:
-                await self._take_in(frame, receiver)
+                await self._take_in(frame, receiver, storing)
             while True:
-                await self._take_in(frames.parse_from_broker(await self._socket.recv()), receiver)
+                await self._take_in(frames.parse_from_broker(await self._socket.recv()), receiver, storing)
         except ConnectionClosed as closed:
             if storing.done() and not storing.cancelled() and (failed := storing.exception()):
                 raise NotStored(repr(failed)) from failed
@@ -174,14 +174,14 @@ class Link:
         """End it at once; whoever runs it is told."""
         self._socket.transport.abort()
 
-    async def _take_in(self, frame: frames.FromBroker, receiver: Receiver) -> None:
+    async def _take_in(self, frame: frames.FromBroker, receiver: Receiver, storing: "asyncio.Task[None]") -> None:
         match frame:
             case frames.SendResult():
                 _resolve(self._results.pop(frame.n, None), frame.outcomes)
             case frames.Sifted():
                 receiver.refused(frame.refused)
                 if frame.items:
-                    await self._arrived.put(frame.items)
+                    await self._hand_over(frame.items, storing)
             case frames.Reply():
                 self._reply(frame)
             case frames.Receipt():
@@ -190,6 +190,17 @@ class Link:
                 self._spawn(receiver.event(frame.name, frame.data))  # it may call, and be answered through us
             case _:
                 pass  # a handshake's frame that comes late, or one that only hints
+
+    async def _hand_over(self, items: list[DeliverItem], storing: "asyncio.Task[None]") -> None:
+        """Wait for room, but not for ever: once storing has ended, nobody makes any."""
+        if not self._arrived.full():
+            self._arrived.put_nowait(items)
+            return
+        putting = asyncio.ensure_future(self._arrived.put(items))
+        try:
+            await asyncio.wait({putting, storing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            putting.cancel()
 
     async def _store(self, receiver: Receiver) -> None:
         """Hand all that has arrived to the inbox at once; what it holds is acknowledged."""
