@@ -1042,6 +1042,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 test=f"{_BROKER}::test_a_retry_is_answered_by_what_was_accepted_before_anything_could_refuse_it",
             ),
             Fault(
+                what="While the limiter is away, retries of what was accepted are refused.",
+                file="broker/service.py",
+                old="        except MeshError as error:  # only theirs",
+                new="        except KeyError as error:  # only theirs",
+                test="tests/unit/broker/test_service.py::test_a_retry_of_what_was_accepted_is_answered_also_when_the_limiter_is_not",
+            ),
+            Fault(
                 what="The size is judged before the id is looked up.",
                 file="broker/service.py",
                 old="        stands = standing.get(message.client_message_id)\n",
@@ -1307,6 +1314,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new=("if not self._is_active:\n            return False\n        life"),
                 test="tests/unit/broker/test_deliver.py::test_an_inbox_that_is_full_gets_nothing_and_counts_nothing",
             ),
+            Fault(
+                what="What is told after a later message waits for the next connection.",
+                file="broker/deliver.py",
+                old="                self._ahead.add(parcel.history_id)\n",
+                new="                self._cursor = parcel.history_id\n",
+                test="tests/unit/broker/test_deliver.py::test_what_is_offered_after_a_later_one_is_pushed_too",
+            ),
         ),
     ),
     Requirement(
@@ -1365,6 +1379,20 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old="async with asyncio.timeout(self._house.settings.slow_consumer_s):",
                 new="async with asyncio.timeout(None):",
                 test="tests/integration/test_broker_delivery.py::test_a_consumer_that_stops_reading_is_closed_and_loses_nothing",
+            ),
+            Fault(
+                what="What is pushed as it is told goes beyond the window's count.",
+                file="broker/deliver.py",
+                old="if len(offered) <= count_max and sum(",
+                new="if sum(",
+                test="tests/unit/broker/test_deliver.py::test_what_is_offered_fills_the_window_and_no_more",
+            ),
+            Fault(
+                what="What is pushed as it is told goes beyond the window's bytes.",
+                file="broker/deliver.py",
+                old="if len(offered) <= count_max and sum(len(parcel.payload) for parcel in offered) <= bytes_max:",
+                new="if len(offered) <= count_max:",
+                test="tests/unit/broker/test_deliver.py::test_what_is_offered_fills_the_window_and_no_more",
             ),
             Fault(
                 what="A stream that was busy goes on with what came last, and passes over the rest.",
@@ -1485,6 +1513,20 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new="WHERE mesh_id = ?1 AND name_folded = ?2 AND revoked_at IS NULL\n",
                 test="tests/contract/broker/test_directory_contract.py::test_a_revoked_member_sends_and_gets_nothing_more_and_what_it_had_stays",
             ),
+            Fault(
+                what="Invites of an admin who was put out still let people in.",
+                file="broker/policy.py",
+                old="        return Revoked()\n    return None if actor.role in MANAGERS",
+                new="        pass\n    return None if actor.role in MANAGERS",
+                test="tests/contract/broker/test_directory_contract.py::test_an_invite_of_a_revoked_admin_lets_nobody_in",
+            ),
+            Fault(
+                what="Whoever was put out goes on until its connection is closed.",
+                file="broker/stores/sqlite/directory.py",
+                old="return None if row is not None and row[0] else Revoked()",
+                new="return None if row is not None else Revoked()",
+                test="tests/contract/broker/test_directory_contract.py::test_a_member_who_was_revoked_since_its_hello_changes_nothing",
+            ),
         ),
     ),
     # --- 5. Presence -------------------------------------------------------------------------------
@@ -1556,8 +1598,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="Every member may invite.",
                 file="broker/stores/sqlite/directory.py",
-                old="or inviter.role not in MANAGERS:",
-                new="or not inviter.role:",
+                old="if inviter is None or judge_manager(inviter) is not None:",
+                new="if inviter is None:",
                 test=f"{_BROKER_HTTP}::test_an_invite_lets_its_newcomers_in_and_nobody_else",
             ),
             Fault(

@@ -4,14 +4,16 @@ import inspect
 from collections.abc import Iterator
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from unittest.mock import MagicMock
 
 import msgspec
 
 from claudemesh.asgi.routes import Route
+from claudemesh.broker.calls import Args, Calls
 from claudemesh.broker.http import broker_routes
 from claudemesh.broker.settings import BrokerSettings
+from claudemesh.broker.ws import PAUSE, Connection, PauseArgs
 from claudemesh.daemon.http import daemon_routes
 from claudemesh.daemon.settings import Config as DaemonConfig
 from claudemesh.runtime.settings import describe
@@ -30,6 +32,7 @@ PARTS = (
 
 # What is signed, field by field, as `wire/signing.py` frames it.
 SIGNED = {
+    signing.WELCOME: "challenge, nonce",
     signing.HELLO: "nonce, protocol, meshId, memberPubkey, instanceId, timestampMs, sessionPubkey, resumeToken",
     signing.ATTESTATION: "session_pubkey, parent_member_pubkey, expires_at",
     signing.MESH_CREATE: "slug, member_pubkey, name, timestamp_ms",
@@ -60,8 +63,35 @@ def protocol_page() -> Iterator[str]:
     yield from ("## What they are made of", "")
     for part in PARTS:
         yield from _struct(part, part.__name__, "###")
+    yield from _operations()
     yield from _signatures()
     yield from _closings()
+
+
+def _operations() -> Iterator[str]:
+    yield from (
+        "## Operations of a call",
+        "",
+        "Any member may call them, where nothing else is said. An argument with a `?` may be left out.",
+        "",
+        "| `op` | `args` | |",
+        "|---|---|---|",
+    )
+    nothing = MagicMock()
+    table = Calls(nothing, nothing, nothing, nothing).operations
+    for name, operation in table.items():
+        said = _said(operation.handler) + (" Not for a session." if operation.governs else "")
+        yield f"| `{name}` | {_arguments(operation.args)} | {said} |"
+    yield from (f"| `{PAUSE}` | {_arguments(PauseArgs)} | {_said(Connection._pause)} |", "")  # noqa: SLF001  its words
+
+
+def _arguments(args: type[Args]) -> str:
+    fields = msgspec.structs.fields(args)
+    return ", ".join(f"`{one.encode_name}{'' if one.required else '?'}`: {_type(one.type)}" for one in fields)
+
+
+def _said(handler: object) -> str:
+    return (inspect.getdoc(handler) or "").partition("\n")[0]
 
 
 def _signatures() -> Iterator[str]:
@@ -70,7 +100,7 @@ def _signatures() -> Iterator[str]:
         "",
         "A signature is ed25519, in lower-case hex, over the purpose and the fields below: each as UTF-8 text,",
         "numbers in decimal, what is absent as an empty text, all joined by single zero bytes. A hello is signed",
-        "with the session's key if it names one, else with the member's.",
+        "with the session's key if it names one, else with the member's; a welcome with the broker's.",
         "",
         "| purpose | fields, in this order |",
         "|---|---|",
@@ -86,9 +116,9 @@ def _signatures() -> Iterator[str]:
 
 def _closings() -> Iterator[str]:
     yield from ("## Close codes", "", "| code | word |", "|---|---|")
-    for name, value in vars(frames).items():
-        if name.startswith("CLOSE_"):
-            yield f"| {value} | {name.removeprefix('CLOSE_').lower()} |"
+    for code, word in frames.CLOSE_WORDS.items():
+        yield f"| {code} | `{word}` |"
+    yield from ("", f"With {frames.CLOSE_UNAUTHENTICATED} the reason stands for the word: `revoked`, for example.")
 
 
 def http_page() -> Iterator[str]:
@@ -170,6 +200,8 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def _type(kind: Any) -> str:  # noqa: ANN401  an annotation may be anything
+    if get_origin(kind) is Annotated:  # with bounds
+        kind = get_args(kind)[0]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return " or ".join(_type(argument) for argument in arguments)

@@ -34,6 +34,7 @@ from tests.integration.broker_client import (
 from tests.integration.test_broker_hello import attest, refused, session_hello
 
 DAY_MS = 86_400_000
+AFTER_MS = 20  # when a push without an ack counts, where a test says so
 
 
 def back(peer: Peer, at: RunningBroker) -> Peer:
@@ -245,22 +246,33 @@ async def test_whoever_comes_back_gets_pages_and_no_more_than_a_window_before_it
 async def test_only_a_consumer_that_lives_and_does_not_acknowledge_loses_a_message_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ages: asyncio.Queue[int] = asyncio.Queue()  # of what was pushed, each time that somebody looks
+
+    def is_attempt(pushed_at_ms: int, last_life_ms: int) -> bool:
+        ages.put_nowait(clock.monotonic_ms() - pushed_at_ms)
+        return policy.is_attempt(pushed_at_ms, last_life_ms)
+
     for module in (policy, deliver):
-        monkeypatch.setattr(module, "ATTEMPT_AFTER_MS", 20)
+        monkeypatch.setattr(module, "ATTEMPT_AFTER_MS", AFTER_MS)
+    monkeypatch.setattr(deliver, "RECHECK_MS", 10)
+    monkeypatch.setattr(deliver, "is_attempt", is_attempt)
     async with broker(tmp_path) as running:
         alice = await create_mesh(running, name="alice")
         bob = await join(alice, "bob")
         async with alice.connected() as a, bob.connected() as b:
             await a.send(dm("poison", bob))
             await b.deliveries(1)
-            await asyncio.sleep(0.1)  # it is silent, as one that is away: nothing counts
+            async with asyncio.timeout(BOUND_S):
+                while await ages.get() < 2 * AFTER_MS:  # it is silent, as one that is away: nothing counts
+                    pass
             assert "attempts" not in await recipient(a, "poison")
             await b.call("deliver.pause", paused=True)
-            for _ in range(20):
+            paused_ms = clock.monotonic_ms()
+            while clock.monotonic_ms() < paused_ms + 2 * AFTER_MS:
                 await b.call("ping")  # it lives, and has no room
-                await asyncio.sleep(0.01)
+            await a.send(dm("more", bob))  # whoever delivers is woken, and looks
+            await b.call("ping")
             assert "attempts" not in await recipient(a, "poison")
-            monkeypatch.setattr(deliver, "RECHECK_MS", 10)
             await b.call("deliver.pause", paused=False)
             async with asyncio.timeout(BOUND_S):
                 while await state(a, "poison") != "dead":

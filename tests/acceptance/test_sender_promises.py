@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
 
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.ids import UlidSource
@@ -45,7 +46,8 @@ class ScriptedBroker:
     accepted: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     asked: list[str] = field(default_factory=list)
     members: list[Item] = field(default_factory=list)
-    looks: int = 0  # into the directory
+    calls: list[str] = field(default_factory=list)
+    wondered: list[str] = field(default_factory=list)  # whose receipts were asked for
     moved: dict[str, str] = field(default_factory=dict)  # how far a message has come by now
     held: asyncio.Event | None = None  # no answer before it is set
     answering: list["asyncio.Task[None]"] = field(default_factory=list)
@@ -60,14 +62,22 @@ class ScriptedBroker:
             elif frame["type"] == "feature_negotiation_request":
                 await socket.send(json.dumps({"type": "feature_negotiation_response", "supported": self.offer}))
             elif frame["type"] == "call":
-                self.looks += frame["op"] == "directory"
+                self.calls.append(frame["op"])
                 ids = frame.get("args", {}).get("ids", ())
+                self.wondered += ids
                 items = [{"client_message_id": id_, "state": self.moved[id_]} for id_ in ids if id_ in self.moved]
                 result = {"members": self.members, "items": items, "upto_history_id": None}
-                await socket.send(json.dumps({"type": "reply", "n": frame["n"], "result": result}))
+                reply = {"type": "reply", "n": frame["n"], "result": result}
+                self.answering.append(asyncio.create_task(self._reply(socket, reply)))
             elif frame["type"] == "send":
                 self.asked += [item["client_message_id"] for item in frame["items"]]
                 self.answering.append(asyncio.create_task(self._answer(socket, frame)))
+
+    async def _reply(self, socket: ServerConnection, reply: dict[str, Any]) -> None:
+        if self.held is not None:
+            await self.held.wait()
+        with suppress(ConnectionClosed):
+            await socket.send(json.dumps(reply))
 
     async def _answer(self, socket: ServerConnection, frame: dict[str, Any]) -> None:
         if self.held is not None:
@@ -142,13 +152,13 @@ async def test_a_bad_optional_parameter_is_told_and_the_daemons_own_default_hold
 @pytest.mark.req("D2")
 async def test_a_name_that_the_directory_has_not_is_asked_for_once(tmp_path: Path) -> None:
     async with sending(tmp_path, lambda _: TAKEN) as (broker, daemon):
-        await daemon.until(lambda _: broker.looks == 1)
+        await daemon.until(lambda _: broker.calls.count("directory") == 1)
         assert (await daemon.send("bob", "x", client_message_id="m1")).status == 404
-        assert broker.looks == 2
+        assert broker.calls.count("directory") == 2
         broker.members = [{"member_id": "1", "name": "bob", "pubkey": "b" * 64, "role": "member"}]
         assert (await daemon.send("bob", "x", client_message_id="m1")).status == 202
         assert (await daemon.send("bob", "x", client_message_id="m2")).status == 202
-        assert broker.looks == 3
+        assert broker.calls.count("directory") == 3
 
 
 @pytest.mark.req("D7")
@@ -182,9 +192,10 @@ async def test_receipts_that_were_missed_are_asked_for_on_the_next_connection(tm
 
 @pytest.mark.req("Q6")
 async def test_receipts_that_moved_while_the_daemon_was_off_are_asked_for_after_its_start(tmp_path: Path) -> None:
-    async with sending(tmp_path, lambda _: TAKEN) as (broker, daemon):
-        await daemon.send("queue:q", "x", client_message_id="m1")
-        await row(daemon, "m1")
+    async with sending(tmp_path, lambda item: TAKEN | {"broker_message_id": item["body"]}) as (broker, daemon):
+        for key in ("m1", "m2"):
+            await daemon.send("queue:q", f"B {key}", client_message_id=key)
+            await row(daemon, key)
         reader, writer = await asyncio.open_unix_connection(str(daemon.state_dir / "sock"))
         writer.write(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n")
         seen = (await reader.readuntil(b"here you are")).rpartition(b"id: ")[2].split()[0]
@@ -199,6 +210,7 @@ async def test_receipts_that_moved_while_the_daemon_was_off_are_asked_for_after_
             async with asyncio.timeout(WITHIN_S):
                 await reader.readuntil(b'"client_message_id":"m1","state":"read"')
             writer.close()
+        assert broker.wondered == ["m1", "m2"], "the oldest first: beyond a bound they are the first to go"
 
 
 @pytest.mark.req("D7", "F5")
@@ -283,3 +295,18 @@ async def test_a_row_that_the_broker_fails_at_while_it_takes_others_dies_in_the_
         settled = await row(daemon, "poison")
         assert (settled["status"], settled["last_error"]) == ("dead", "attempts_exhausted")
         assert (await row(daemon, "behind"))["status"] == "done"
+
+
+@pytest.mark.req("D1")
+async def test_a_request_that_is_under_way_when_the_daemon_stops_gets_its_answer(tmp_path: Path) -> None:
+    async with sending(tmp_path, lambda _: TAKEN) as (broker, daemon):
+        broker.held = asyncio.Event()
+        asking = asyncio.create_task(daemon.post("/v1/queue/ack", {"queue": "q", "id": "m", "token": 1}))
+        await daemon.until(lambda _: "queue.ack" in broker.calls)
+        daemon.stopping.set()
+        async with asyncio.timeout(WITHIN_S):
+            while (daemon.state_dir / "sock").exists():  # noqa: ASYNC110  it is gone when nobody new is let in
+                await asyncio.sleep(0.01)
+        assert not asking.done()
+        broker.held.set()
+        assert (await asking).status == 200

@@ -1,10 +1,13 @@
 """Pages that are made from the code fail when they are stale."""
 
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
+from claudemesh.broker.calls import Calls
 from claudemesh.kernel.errors import MeshError
+from claudemesh.wire import frames, signing
 from tools import docs
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +29,19 @@ def test_a_stale_page_is_reported_and_then_mended(
     page = tmp_path / "docs" / "reference" / "errors.md"
     page.write_text(page.read_text(encoding="utf-8") + "by hand", encoding="utf-8")
     assert docs.main(["--check"]) == 1
+
+
+def test_the_page_on_the_wire_leaves_out_no_purpose_no_operation_and_no_type() -> None:
+    page = (ROOT / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
+    nothing = MagicMock()
+    operations = Calls(nothing, nothing, nothing, nothing).operations
+    purposes = [value for value in vars(signing).values() if isinstance(value, str) and value.endswith("-v1")]
+    named = (*operations, *purposes, *frames.CLOSE_WORDS.values())
+    assert [name for name in named if f"`{name}`" not in page] == []
+    assert [name for name, operation in operations.items() if not operation.handler.__doc__] == []
+    codes = [value for name, value in vars(frames).items() if name.startswith("CLOSE_") and isinstance(value, int)]
+    assert list(frames.CLOSE_WORDS) == codes
+    assert "Annotated" not in page
 
 
 @pytest.mark.req("F7")

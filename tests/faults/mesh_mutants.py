@@ -18,7 +18,7 @@ _HELLO = "tests/integration/test_broker_hello.py"
 _IPC = "tests/integration/test_local_ipc.py"
 _LANES = "tests/unit/daemon/test_lanes.py"
 _LIFE = "tests/acceptance/test_daemon_life.py"
-_LIMITER = "tests/unit/broker/test_limiter.py"
+_LIMITER = "tests/contract/broker/test_limiter_contract.py"
 _OUTBOX = "tests/contract/daemon/test_outbox_store.py"
 _PROMISES = "tests/acceptance/test_outbox_promises.py"
 _REFUSED = "tests/acceptance/test_inbound_refused.py"
@@ -158,9 +158,16 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A recipient who does not read has all that is sent to it kept in memory.",
         file="broker/deliver.py",
-        old="or len(self._offered) >= OFFERED_MAX:",
-        new="or self._cursor < 0:",
+        old="is_full = len(self._offered) >= OFFERED_MAX or ",
+        new="is_full = ",
         test="tests/unit/broker/test_deliver.py::test_what_is_offered_while_nobody_reads_is_left_in_the_store",
+    ),
+    Fault(
+        what="Of a recipient that is never behind, every message is remembered for ever.",
+        file="broker/deliver.py",
+        old=" or len(self._ahead) >= AHEAD_MAX",
+        new="",
+        test="tests/unit/broker/test_deliver.py::test_what_was_pushed_as_offered_is_not_remembered_for_ever",
     ),
     Fault(
         what="A message that is pushed at once does not say to which session it goes.",
@@ -192,6 +199,27 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         old="return min(states, key=_ADVANCE.index,",
         new="return max(states, key=_ADVANCE.index,",
         test=f"{_DELIVERIES}::test_a_message_shows_its_least_advanced_recipient_with_counts",
+    ),
+    Fault(
+        what="A message waits since its recipient read it elsewhere.",
+        file="broker/policy.py",
+        old="since = dict(zip(_TIMED, times, strict=True)).get(state)",
+        new="since = max((at for at in times if at is not None), default=None)",
+        test=f"{_DELIVERIES}::test_a_hint_and_a_receipt_say_the_same_state_and_since_when",
+    ),
+    Fault(
+        what="A delivery that the store could not read once waits until something else is sent.",
+        file="broker/deliver.py",
+        old="has_moved, wait_ms = False, RECHECK_MS",
+        new="has_moved, wait_ms = False, None",
+        test="tests/unit/broker/test_deliver.py::test_after_a_look_that_failed_the_next_comes_without_being_told",
+    ),
+    Fault(
+        what="What a session leaves behind is forgotten if its member is just being looked after.",
+        file="broker/deliver.py",
+        old="        if self._cursor != after:\n            return []",
+        new="        if self._cursor < 0:\n            return []",
+        test="tests/unit/broker/test_deliver.py::test_a_rewind_during_a_look_is_not_forgotten",
     ),
     Fault(
         what="A mark of a reader ends a delivery that the inbox never got.",
@@ -273,9 +301,16 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A wall clock that is set ahead empties the inbox.",
         file="daemon/sweep.py",
-        old="now = world.steady_ms()",
+        old="now = world.earliest_ms()",
         new="now = world.clock.wall_ms()",
         test="tests/unit/daemon/test_sweep.py::test_setting_the_wall_clock_sweeps_nothing",
+    ),
+    Fault(
+        what="A clock that was ahead at the start, and was set right, empties the inbox.",
+        file="daemon/sweep.py",
+        old="now = world.earliest_ms()",
+        new="now = world.steady_ms()",
+        test="tests/unit/daemon/test_sweep.py::test_a_start_with_a_clock_that_is_ahead_sweeps_nothing_once_it_is_set",
     ),
     Fault(
         what="After every batch the sender claims once more, and finds nothing.",
@@ -450,6 +485,27 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         new="            self._replies.clear()\n",
         test=f"{_SENDER}::test_an_answer_that_is_not_final_is_tried_again_under_the_same_id",
     ),
+    Fault(
+        what="Who is revoked stays connected if the one who did it hangs up at once.",
+        file="broker/ws.py",
+        old="begin = self._house.spawn if self._house.calls.governs(frame.op) else group.create_task",
+        new="begin = group.create_task",
+        test=f"{_CALLS}::test_a_member_is_put_out_also_if_whoever_revoked_it_is_gone_before_the_answer",
+    ),
+    Fault(
+        what="A session's key takes over the mesh.",
+        file="broker/calls.py",
+        old="if operation.governs and identity.session_pubkey is not None:",
+        new="if operation.governs and not identity.instance_id:",
+        test=f"{_HELLO}::test_a_session_governs_nothing_and_is_closed_when_its_member_vouches_for_it_no_longer",
+    ),
+    Fault(
+        what="A session stays for as long as its socket does.",
+        file="broker/ws.py",
+        old="                group.create_task(self._until_expired())\n",
+        new="",
+        test=f"{_HELLO}::test_a_session_governs_nothing_and_is_closed_when_its_member_vouches_for_it_no_longer",
+    ),
     # --- the daemon ------------------------------------------------------------------------------
     Fault(
         what="Rows that were refused together are tried again together.",
@@ -614,6 +670,34 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         old="        return CONFLICT\n",
         new="        return FAILED\n",
         test="tests/unit/cli/test_main.py::test_a_conflict_is_4_and_its_words_can_be_read",
+    ),
+    Fault(
+        what="A broker that is just being started is not waited for.",
+        file="cli/enrol.py",
+        old="if not is_refused or not is_loopback(",
+        new="if is_refused or not is_loopback(",
+        test="tests/unit/cli/test_mesh.py::test_a_broker_that_is_just_being_started_is_waited_for",
+    ),
+    Fault(
+        what="A plain member makes codes that nobody can use.",
+        file="cli/mesh.py",
+        old="if joined.role not in enrol.INVITERS and not anyway:",
+        new="if joined.role not in enrol.INVITERS and anyway:",
+        test="tests/unit/cli/test_mesh.py::test_a_plain_member_gets_no_code_that_nobody_could_use_unless_it_knows_better",
+    ),
+    Fault(
+        what="What is known here is shown as if the broker had said it.",
+        file="cli/messages.py",
+        old='not life.get("is_current", True)',
+        new='life.get("is_current", True) is None',
+        test="tests/unit/cli/test_messages.py::test_a_trace_says_when_it_is_only_what_is_known_here",
+    ),
+    Fault(
+        what="A link that is not ready is called connected.",
+        file="daemon/http/status.py",
+        old='"catching up" if status == "connected" and not is_ready else status',
+        new="status or str(is_ready)",
+        test="tests/unit/cli/test_operator.py::test_a_daemon_whose_link_is_not_ready_is_catching_up",
     ),
     # --- the broker's mesh and its surroundings ----------------------------------------------------
     Fault(

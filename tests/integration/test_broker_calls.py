@@ -1,13 +1,17 @@
 """What is asked by `call`: the directory, members, topics, queues, receipts, marks, retiring."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from claudemesh.broker.model import Member
+from claudemesh.broker.stores.sqlite.directory import SqliteDirectoryStore
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.wire import frames
-from tests.integration.broker_client import Peer, Refused, broker, create_mesh, dm, item, join, opened
+from tests.integration.broker_client import BOUND_S, Peer, Refused, broker, create_mesh, dm, item, join, opened
 from tests.integration.test_broker_hello import attest, refused_hello, session_hello
 
 
@@ -181,6 +185,31 @@ async def test_a_member_who_is_revoked_is_put_out_at_once_and_for_good(tmp_path:
             assert (outcome.status, outcome.code) == (404, "destination_not_found")
             assert [one["name"] for one in (await c.call("peers", all=True))["peers"]] == ["alice", "carol"]
             assert (await c.call("resolve", pubkeys=[bob.keys.pubkey, session.pubkey]))["known"] == []
+
+
+@pytest.mark.req("Q8")
+async def test_a_member_is_put_out_also_if_whoever_revoked_it_is_gone_before_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_written, may_go_on = asyncio.Event(), asyncio.Event()
+    revoke = SqliteDirectoryStore.revoke
+
+    async def revoke_slowly(*args: Any) -> Member:  # noqa: ANN401  whatever it is called with
+        member = await revoke(*args)
+        is_written.set()
+        await may_go_on.wait()
+        return member
+
+    monkeypatch.setattr(SqliteDirectoryStore, "revoke", revoke_slowly)
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running, name="alice")
+        bob = await join(alice, "bob")
+        async with bob.connected() as b, asyncio.timeout(BOUND_S):
+            async with alice.connected() as a:
+                await a.say(frames.Call(1, "member.revoke", {"member": "bob"}))
+                await is_written.wait()
+            may_go_on.set()
+            assert await b.closed() == (4401, "revoked")
 
 
 @pytest.mark.req("Q8")

@@ -22,6 +22,7 @@ from claudemesh.wire.negotiation import CONCURRENT, DEDUPE, MAX_PAYLOAD, OPTIONA
 from tests.integration.broker_client import (
     BOUND_S,
     Peer,
+    Refused,
     Wire,
     broker,
     clock,
@@ -40,6 +41,7 @@ async def refused(wire: Wire, frame: Any) -> tuple[int, str]:
     await wire.say(frame)
     code, reason = await wire.closed()
     [said] = [one for one in wire._passed if isinstance(one, frames.Error)]
+    assert not [one for one in wire._passed if isinstance(one, frames.HelloAck)], "it was let in first"
     assert (said.close_code, said.code) == (code, reason)
     return code, reason
 
@@ -226,6 +228,29 @@ def attest(member: KeyPair, session: KeyPair, **changes: Any) -> frames.Attestat
 def session_hello(peer: Peer, session: KeyPair, nonce: str, attestation: frames.Attestation | None) -> frames.Hello:
     said = peer.hello(nonce, signature="", session_pubkey=session.pubkey, attestation=attestation)
     return msgspec.structs.replace(said, signature=session.sign(signing.hello_bytes(nonce, said)))
+
+
+@pytest.mark.req("Q8", "P10")
+async def test_a_session_governs_nothing_and_is_closed_when_its_member_vouches_for_it_no_longer(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path) as running:
+        alice = await create_mesh(running)
+        await join(alice, "bob")
+        session = KeyPair.generate()
+        async with opened(running) as wire:
+            vouched = attest(alice.keys, session, expires_at=clock.wall_ms() + 2_000)
+            await wire.say(session_hello(alice, session, wire.nonce, vouched))
+            await wire.expect(frames.HelloAck)
+            for op, args in (
+                ("member.role", {"member": "bob", "role": "owner"}),
+                ("member.revoke", {"member": "bob"}),
+                ("mesh.set", {"sends_per_window": 1}),
+            ):
+                with pytest.raises(Refused) as refusal:
+                    await wire.call(op, **args)
+                assert refusal.value.code == "forbidden"
+            assert await wire.closed() == (4401, "attestation_expired")
 
 
 @pytest.mark.req("P10")

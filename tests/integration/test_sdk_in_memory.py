@@ -150,6 +150,16 @@ def test_work_goes_to_one_worker_and_its_sender_learns_that_it_was_done(pair: tu
 
 
 @pytest.mark.req("Q3")
+def test_the_meta_of_work_comes_out_as_it_was_put_in(pair: tuple[Mesh, Mesh]) -> None:
+    alice, bob = pair
+    meta = {"due_at": 10**15, "accepted_at": 1, "lines": [{"created_at": 2}], "in": {"revoked_at": 3}}
+    alice.queue("jobs").create().put("build 42", meta=meta).wait("accepted")
+    work = bob.queue("jobs").work()
+    assert work is not None
+    assert work.meta == meta
+
+
+@pytest.mark.req("Q3")
 def test_work_that_failed_goes_to_the_next_and_the_first_can_no_longer_ack_it(pair: tuple[Mesh, Mesh]) -> None:
     alice, bob = pair
     alice.queue("jobs").create().put("build 42").wait("accepted")

@@ -22,8 +22,10 @@ from claudemesh.asgi.sockets import bind_tcp, port_of
 from claudemesh.broker.assembly import Parts, assemble, broker_version, server_limits
 from claudemesh.broker.events import BrokerStarted, BrokerStopped, TaskFailed
 from claudemesh.broker.hub import Hub
+from claudemesh.broker.limiter import MemoryLimiter
 from claudemesh.broker.metering import BrokerMetrics
 from claudemesh.broker.parcels import render_delivery
+from claudemesh.broker.ports import Limiter, Stores
 from claudemesh.broker.settings import BrokerSettings
 from claudemesh.broker.stores.sqlite import SqliteStores
 from claudemesh.broker.upkeep import Upkeep
@@ -62,17 +64,17 @@ def run(settings: BrokerSettings, ready: Ready = lambda _: None, *, log_to_stder
 async def serve(settings: BrokerSettings, ready: Ready, stop: asyncio.Event, world: World | None = None) -> int:
     """Serve until `stop` is set. One broker a store: AlreadyRunning if there is one."""
     here = real_world() if world is None else world
-    address = parse_listen(settings)
+    address, limiter = parse_listen(settings), make_limiter(settings, here)
     with _opened(settings, here) as stores:
-        await _serve(settings, here, stores, address, ready, stop)
+        await _serve(settings, here, stores, limiter, address, ready, stop)
     here.observer.publish(BrokerStopped())
     return EXIT_OK
 
 
 @contextmanager
-def _opened(settings: BrokerSettings, world: World) -> Iterator[SqliteStores]:
+def _opened(settings: BrokerSettings, world: World) -> Iterator[Stores]:
     if settings.store == _MEMORY:
-        stores = SqliteStores.in_memory(clock=world.clock, mint=world.ids.ulid, render=render_delivery)
+        stores: Stores = SqliteStores.in_memory(clock=world.clock, mint=world.ids.ulid, render=render_delivery)
         with closing(stores):
             yield stores
         return
@@ -112,7 +114,7 @@ async def _upkeep(settings: BrokerSettings) -> AsyncIterator[Upkeep]:
         await asyncio.to_thread(stores.close)
 
 
-def _upkeep_of(settings: BrokerSettings, world: World, stores: SqliteStores) -> Upkeep:
+def _upkeep_of(settings: BrokerSettings, world: World, stores: Stores) -> Upkeep:
     return Upkeep(stores.upkeep, stores.work, world.clock, world.observer, settings.retention.message_days)
 
 
@@ -126,8 +128,14 @@ def store_path(settings: BrokerSettings) -> Path:
     return Path(settings.store.removeprefix(_SQLITE)).absolute()
 
 
-def open_stores(path: Path, world: World) -> SqliteStores:
+def open_stores(path: Path, world: World) -> Stores:
     return SqliteStores.open(path, clock=world.clock, mint=world.ids.ulid, render=render_delivery)
+
+
+def make_limiter(settings: BrokerSettings, world: World) -> Limiter:
+    if settings.limiter != _MEMORY:
+        raise ConfigError(f"limiter = {settings.limiter!r} is not {_MEMORY}")
+    return MemoryLimiter(world.clock, settings.limits.window_s * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +150,6 @@ class Address:
 
 def parse_listen(settings: BrokerSettings) -> Address:
     """Return where to listen; beyond this machine only with an admin token, since meshes are made there."""
-    if settings.limiter != _MEMORY:
-        raise ConfigError(f"limiter = {settings.limiter!r} is not {_MEMORY}")
     host, _, port = settings.listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal():
@@ -161,7 +167,8 @@ def parse_listen(settings: BrokerSettings) -> Address:
 async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
     settings: BrokerSettings,
     world: World,
-    stores: SqliteStores,
+    stores: Stores,
+    limiter: Limiter,
     address: Address,
     ready: Ready,
     stop: asyncio.Event,
@@ -176,6 +183,7 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
             settings=settings,
             world=world,
             stores=stores,
+            limiter=limiter,
             keys=keys,
             hub=Hub(world.observer),
             metrics=metrics,
@@ -221,7 +229,7 @@ async def _background(world: World) -> AsyncIterator[Callable[[Coroutine[Any, An
         yield lambda coroutine: group.create_task(guarded(coroutine))
 
 
-async def _watch_depth(stores: SqliteStores, metrics: BrokerMetrics) -> None:
+async def _watch_depth(stores: Stores, metrics: BrokerMetrics) -> None:
     while True:
         metrics.depth.set(await stores.deliveries.depth())
         await asyncio.sleep(DEPTH_EVERY_S)

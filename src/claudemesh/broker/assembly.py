@@ -12,15 +12,15 @@ from claudemesh.asgi.tokens import TokenFile
 from claudemesh.broker.calls import CallPorts, Calls
 from claudemesh.broker.http import Health, HttpParts, broker_routes
 from claudemesh.broker.hub import Hub
-from claudemesh.broker.limiter import MemoryLimiter
 from claudemesh.broker.membership import Joined, MembershipService
 from claudemesh.broker.metering import BrokerMetrics
 from claudemesh.broker.model import Member, Mesh
 from claudemesh.broker.offer import derive_frame_bytes
+from claudemesh.broker.ports import Limiter, Stores
 from claudemesh.broker.service import AcceptService, AcceptSettings
 from claudemesh.broker.settings import BrokerSettings
-from claudemesh.broker.stores.sqlite import SqliteStores
 from claudemesh.broker.ws import House, SocketApp, SocketSettings
+from claudemesh.kernel.retry import derive_pong_wait_s
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.world import World
 
@@ -31,7 +31,8 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 class Parts:
     settings: BrokerSettings
     world: World
-    stores: SqliteStores
+    stores: Stores
+    limiter: Limiter
     keys: KeyPair
     hub: Hub
     metrics: BrokerMetrics
@@ -67,14 +68,13 @@ def _announcing(hub: Hub) -> Joined:
 
 
 def server_limits(settings: BrokerSettings) -> ServerLimits:
-    """Between one ping and the moment its answer is overdue lies what is left of the threshold."""
     interval_s = settings.presence.ping_interval_ms / 1000
     stale_s = settings.presence.stale_pong_ms / 1000
     return ServerLimits(
         connections_max=settings.connections.connections_max,
         ws_max_size=derive_frame_bytes(settings.limits.inline_bytes),
         ping_interval_s=interval_s,
-        ping_timeout_s=max(stale_s - interval_s, interval_s),
+        ping_timeout_s=derive_pong_wait_s(stale_s, interval_s),
     )
 
 
@@ -109,7 +109,7 @@ def _service(parts: Parts) -> AcceptService:
     settings, world = parts.settings, parts.world
     return AcceptService(
         parts.stores.accepts,
-        MemoryLimiter(world.clock, settings.limits.window_s * 1000),
+        parts.limiter,
         AcceptSettings(
             inline_bytes=settings.limits.inline_bytes,
             sends_per_window=settings.limits.sends_per_window,

@@ -1,7 +1,8 @@
-"""The operations of a `call` frame: a table of name, arguments and handler.
+"""The operations of a `call` frame: a table of name, arguments and handler. Any member may call them.
 
-Arguments are checked against their type before the handler sees them. What a handler raises of ours is the reply's
-error; what nobody expected is a bare internal error.
+A handler's docstring is its line in the reference, and says where more than membership is asked for. Arguments are
+checked against their type before the handler sees them. What a handler raises of ours is the reply's error; what
+nobody expected is a bare internal error.
 """
 
 import asyncio
@@ -34,20 +35,20 @@ from claudemesh.broker.ports import (
 )
 from claudemesh.broker.service import AcceptService
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import InvalidRequest, MeshError, NotFound
+from claudemesh.kernel.errors import Forbidden, InvalidRequest, MeshError, NotFound
 from claudemesh.kernel.ids import parse_client_message_id
 from claudemesh.wire import problem
 from claudemesh.wire.frames import Call, Reply
-from claudemesh.wire.names import ABOUT_LENGTH_MAX, parse_topic
+from claudemesh.wire.names import ABOUT_LENGTH_MAX, SENDS_PER_WINDOW_MAX, parse_topic
 
 IDS_MAX: Final = 1_000
 REPLAY_COUNT: Final = 256
 REPLAY_BYTES: Final = 1024 * 1024
 LEASE_MS_MIN: Final = 1_000
 LEASE_MS_MAX: Final = 24 * 3_600_000
-SENDS_PER_WINDOW_MAX: Final = 1_000_000  # what the limiter remembers of a member
+NO_NUL: Final = r"^[^\x00]*$"  # which not every store would keep
 
-Id = Annotated[str, Meta(max_length=128)]
+Id = Annotated[str, Meta(max_length=128, pattern=NO_NUL)]
 Ids = Annotated[list[Id], Meta(max_length=IDS_MAX)]
 LeaseMs = Annotated[int, Meta(ge=LEASE_MS_MIN, le=LEASE_MS_MAX)]
 Token = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -117,7 +118,7 @@ class RoleArgs(MemberArgs, frozen=True):
 
 
 class ProfileArgs(Args, frozen=True):
-    about: Annotated[str, Meta(max_length=ABOUT_LENGTH_MAX)]
+    about: Annotated[str, Meta(max_length=ABOUT_LENGTH_MAX, pattern=NO_NUL)]
 
 
 class MeshArgs(Args, frozen=True):
@@ -137,11 +138,16 @@ Handler = Callable[[Identity, Any], Awaitable[Json | None]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A heavy one reads much: of one member they run one after the other, so that the readers are there for all."""
+    """What stands behind a name.
+
+    A heavy one reads much: of one member they run one after the other, so that the readers are there for all. One
+    that governs changes what others may do: it is for a member's own key, and has to be carried out to its end.
+    """
 
     args: type[Args]
     handler: Handler
     is_heavy: bool = False
+    governs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +172,9 @@ class Calls:
             "directory": Operation(Args, self._directory),
             "peers": Operation(PeersArgs, self._peers),
             "profile": Operation(ProfileArgs, self._profile),
-            "member.revoke": Operation(MemberArgs, self._member_revoke),
-            "member.role": Operation(RoleArgs, self._member_role),
-            "mesh.set": Operation(MeshArgs, self._mesh_set),
+            "member.revoke": Operation(MemberArgs, self._member_revoke, governs=True),
+            "member.role": Operation(RoleArgs, self._member_role, governs=True),
+            "mesh.set": Operation(MeshArgs, self._mesh_set, governs=True),
             "topic.create": Operation(Named, self._topic_create),
             "topic.list": Operation(Args, self._topic_list),
             "topic.subscribe": Operation(Named, self._topic_subscribe),
@@ -195,6 +201,10 @@ class Calls:
         except Exception:  # noqa: BLE001  a mistake of ours must not leave a caller without an answer
             return Reply(call.n, error=dict(problem.render(MeshError())))
 
+    def governs(self, op: str) -> bool:
+        operation = self.operations.get(op)
+        return operation is not None and operation.governs
+
     async def _run(self, identity: Identity, call: Call) -> Json | None:
         operation = self.operations.get(call.op)
         if operation is None:
@@ -203,6 +213,8 @@ class Calls:
             args = msgspec.convert(call.args, operation.args)
         except msgspec.ValidationError as error:
             raise InvalidRequest(f"the arguments of {call.op}: {error}") from error
+        if operation.governs and identity.session_pubkey is not None:
+            raise Forbidden("a session does not govern: its member's own daemon does")
         if not operation.is_heavy:
             return await operation.handler(identity, args)
         async with self._turns.setdefault(identity.member.id, asyncio.Lock()):
@@ -211,9 +223,11 @@ class Calls:
     # --- who is there ------------------------------------------------------------------------------
 
     async def _ping(self, _identity: Identity, _args: Args) -> Json:
+        """Say what time it is here."""
         return {"server_time_ms": self._clock.wall_ms()}
 
     async def _directory(self, identity: Identity, _args: Args) -> Json:
+        """List the members of the mesh, with their keys."""
         members = await self._ports.directory.members(identity.mesh.id)
         return {
             "members": [
@@ -233,6 +247,7 @@ class Calls:
         return {"known": await self._ports.directory.known_keys(identity.mesh.id, args.pubkeys)}
 
     async def _peers(self, identity: Identity, args: PeersArgs) -> Json:
+        """List the members who are connected, or all of them, with what they say of themselves."""
         members = await self._ports.directory.members(identity.mesh.id)
         connected = self._hub.connected(identity.mesh.id)
         return {
@@ -251,22 +266,25 @@ class Calls:
         }
 
     async def _profile(self, identity: Identity, args: ProfileArgs) -> Json:
+        """Keep what the caller says of itself."""
         await self._ports.directory.set_about(identity.sender, args.about)
         return {"about": args.about}
 
     # --- who may be there --------------------------------------------------------------------------
 
     async def _member_revoke(self, identity: Identity, args: MemberArgs) -> Json:
-        now = self._clock.wall_ms()
-        member = await self._ports.directory.revoke(identity.sender, args.member, now)
+        """End a membership. For owners and admins, an owner's for owners only; anybody ends its own."""
+        member = await self._ports.directory.revoke(identity.sender, args.member, self._clock.wall_ms())
         self._hub.revoke(member, identity)
         return {"name": member.name, "pubkey": member.pubkey, "revoked_at": member.revoked_at}
 
     async def _member_role(self, identity: Identity, args: RoleArgs) -> Json:
+        """Give a member a role. For owners and admins, an owner's for owners only; anybody steps down."""
         member = await self._ports.directory.set_role(identity.sender, args.member, args.role)
         return {"name": member.name, "pubkey": member.pubkey, "role": member.role}
 
     async def _mesh_set(self, identity: Identity, args: MeshArgs) -> Json:
+        """Change what the mesh goes by. For owners and admins."""
         mesh = await self._ports.directory.set_mesh(identity.sender, args.connections, args.sends_per_window)
         self._service.set_budget(mesh)
         return {"slug": mesh.slug, "connections": mesh.policy, "sends_per_window": mesh.sends_per_window}
@@ -274,11 +292,13 @@ class Calls:
     # --- topics ------------------------------------------------------------------------------------
 
     async def _topic_create(self, identity: Identity, args: Named) -> Json:
+        """Make a topic, or say that it is there."""
         name = parse_topic(args.name)
         is_new = await self._ports.topics.create_topic(identity.sender, name, self._clock.wall_ms())
         return {"name": name, "created": is_new}
 
     async def _topic_list(self, identity: Identity, _args: Args) -> Json:
+        """List the topics of the mesh, and whether the caller is subscribed."""
         topics = await self._ports.topics.topics(identity.sender)
         return {
             "topics": [
@@ -293,10 +313,12 @@ class Calls:
         }
 
     async def _topic_subscribe(self, identity: Identity, args: Named) -> Json:
+        """Deliver what is posted from now on."""
         after = await self._ports.topics.subscribe(identity.sender, parse_topic(args.name))
         return {"name": args.name, "after_history_id": after}
 
     async def _topic_unsubscribe(self, identity: Identity, args: Named) -> Json:
+        """Deliver nothing more that is posted."""
         name = parse_topic(args.name)
         was_subscribed = await self._ports.topics.unsubscribe(identity.sender, name, self._clock.wall_ms())
         return {"name": name, "was_subscribed": was_subscribed}
@@ -304,14 +326,17 @@ class Calls:
     # --- queues ------------------------------------------------------------------------------------
 
     async def _queue_create(self, identity: Identity, args: Named) -> Json:
+        """Make a work queue, or say that it is there."""
         name = parse_topic(args.name)
         is_new = await self._ports.work.create_queue(identity.sender, name, self._clock.wall_ms())
         return {"name": name, "created": is_new}
 
     async def _queue_list(self, identity: Identity, _args: Args) -> Json:
+        """List the queues of the mesh, with how much is ready and leased."""
         return {"queues": msgspec.to_builtins(await self._ports.work.queues(identity.sender))}
 
     async def _queue_work(self, identity: Identity, args: WorkArgs) -> Json | None:
+        """Lease the oldest message that is ready; null if there is none."""
         now = self._clock.wall_ms()
         work = await self._ports.work.work(identity.sender, parse_topic(args.name), args.lease_ms, now)
         if work is None:
@@ -334,32 +359,37 @@ class Calls:
         }
 
     async def _queue_ack(self, identity: Identity, args: ClaimArgs) -> Json:
+        """Say that the work is done. For the holder of the lease."""
         moved = await self._ports.work.ack(_claim(identity, args), self._clock.wall_ms())
         self._hub.hint(moved.sender_id, [moved.client_message_id])
         return {"id": args.id, "state": DeliveryState.ACTED}
 
     async def _queue_nack(self, identity: Identity, args: ClaimArgs) -> Json:
+        """Give the work back. For the holder of the lease."""
         await self._ports.work.nack(_claim(identity, args), self._clock.wall_ms())
         return {"id": args.id}
 
     async def _queue_renew(self, identity: Identity, args: RenewArgs) -> Json:
+        """Ask for more time. For the holder of the lease."""
         left_ms = await self._ports.work.renew(_claim(identity, args), args.lease_ms)
         return {"id": args.id, "lease_ttl_ms": left_ms, "lease_expires_at": self._clock.wall_ms() + left_ms}
 
     # --- what became of it -------------------------------------------------------------------------
 
     async def _receipts(self, identity: Identity, args: ReceiptArgs) -> Json:
+        """Say how far messages came. For their sender: others' ids are passed over."""
         found = await self._ports.receipts.receipts(identity.sender, args.ids, args.broker_message_ids)
         return {"items": [render_receipt(receipt) for receipt in found]}
 
     async def _read(self, identity: Identity, args: ReadArgs) -> Json:
+        """Mark messages as read. For their recipient: others' ids are passed over."""
         now = self._clock.wall_ms()
         moved = await self._ports.deliveries.mark_read(identity.sender, args.broker_message_ids, now)
         self._hub.hint_all(moved)
         return {"marked": len(moved)}
 
     async def _replay(self, identity: Identity, args: ReplayArgs) -> Json:
-        """Return a page of what this member's inbox has acknowledged, for an inbox that was lost."""
+        """Return a page of what the caller's inbox has acknowledged, for an inbox that was lost."""
         page = await self._ports.deliveries.replay(
             identity.sender, args.after_history_id, REPLAY_COUNT, REPLAY_BYTES
         )
@@ -367,7 +397,7 @@ class Calls:
         return {"items": items, "upto_history_id": page[-1].history_id if page else None}
 
     async def _retire(self, identity: Identity, args: RetireArgs) -> Json:
-        """Close an id: say whether this very request was accepted under it; it never will be any more."""
+        """Close an id of the caller's: say whether this very request was accepted; it never will be any more."""
         now, id_ = self._clock.wall_ms(), parse_client_message_id(args.client_message_id)
         accept = await self._ports.accepts.retire(identity.sender, id_, now, self._service.expires_at(now))
         if accept is None:
@@ -384,6 +414,7 @@ class Calls:
         }
 
     async def _trace(self, identity: Identity, args: TraceArgs) -> Json:
+        """Say how far one message came, by either id. For who sent or received it; of a queue's for everybody."""
         own = await self._ports.receipts.receipts(identity.sender, [args.id], [args.id])
         receipt = own[0] if own else await self._ports.receipts.trace(identity.sender, args.id)
         if receipt is None:

@@ -1,10 +1,13 @@
 """The pump of one connection: from the store to the socket, in history order, never more than the window holds.
 
-It is told after commits that concern its member, and then reads the store, from behind what it pushed last. A read
-that finds nothing, and during which nothing was told, shows that it has caught up: since commits are told in their
-order, what it is offered next is what comes next, and is pushed as it is. Whenever it cannot be sure, it reads. So
-what it pushes is always committed, and in order. A consumer that does not acknowledge fills its window, and then
-costs nothing more: the rest waits in the store.
+It is told after commits that concern its member, and then looks into the store, from its cursor on. A look that
+finds nothing, and during which nothing was told, shows that it has caught up: what it is offered next is pushed as
+it is. Whenever it cannot be sure, it looks.
+
+Only a look moves the cursor. What was pushed as offered is remembered beside it, and passed over by the next look.
+So in whatever order offers come, or if they never come, nothing is skipped: the next look begins before it. Told in
+the order of commits, as by one writer, it pushes in that order; what is told late is pushed late. A consumer that
+does not acknowledge fills its window, and then costs nothing more: the rest waits in the store.
 
 A push without an ack counts as a failed attempt only if the socket showed life long after it; it is then pushed
 again, and in the end given up. A connection that ends has counted nothing: the next begins with all that is open.
@@ -35,6 +38,7 @@ PAGE_BYTES: Final = 1024 * 1024
 ACKS_TOGETHER: Final = 4_096  # in one transaction: the writer belongs to the senders
 
 OFFERED_MAX: Final = 16  # that wait to be pushed as they are; more are read from the store
+AHEAD_MAX: Final = 1_024  # that were pushed as they were offered, until the store is looked into again
 
 RECHECK_MS: Final = 5_000  # how soon to look again after a store that failed, or a socket that showed no life
 
@@ -67,7 +71,8 @@ class Pump:
         self._bell = asyncio.Event()
         self._is_active = False
         self._is_paused = False
-        self._cursor = 0  # everything open up to here was pushed, or is in the window
+        self._cursor = 0  # everything open up to here was seen by a look, and pushed if it is this one's
+        self._ahead: set[int] = set()  # pushed as offered, beyond the cursor
         self._window: dict[int, Pushed] = {}  # pushed, not acknowledged; oldest push first
         self._window_bytes = 0
         self._has_caught_up = False  # all that is open and was told is pushed or offered
@@ -80,10 +85,12 @@ class Pump:
         self._bell.set()
 
     def offer(self, parcel: Parcel) -> None:
-        """Take what was committed just now, in the order of the commits."""
+        """Take what was committed just now; push it without a look if nothing is known to come before it."""
         if parcel.history_id <= self._cursor:
             return  # a look into the store was quicker
-        if not self._has_caught_up or len(self._offered) >= OFFERED_MAX:
+        is_late = bool(self._offered) and parcel.history_id < self._offered[-1].history_id
+        is_full = len(self._offered) >= OFFERED_MAX or len(self._ahead) >= AHEAD_MAX
+        if not self._has_caught_up or is_late or is_full:
             self.wake()
             return
         self._offered.append(parcel)
@@ -92,7 +99,7 @@ class Pump:
     def set_active(self, *, active: bool) -> None:
         """Begin to deliver, with all that is open; or stop."""
         if active and not self._is_active:
-            self._cursor, self._window, self._window_bytes = 0, {}, 0
+            self._cursor, self._ahead, self._window, self._window_bytes = 0, set(), {}, 0
         self._is_active = active
         self.wake()
 
@@ -121,10 +128,13 @@ class Pump:
             self._bell.clear()
             try:
                 has_moved = await self._count_attempts() or await self._push_page()
+                wait_ms = self._due_in_ms()
             except MeshError:  # the store is busy or full: what waits there waits on
-                has_moved = False
+                has_moved, wait_ms = False, RECHECK_MS
             if not has_moved:
-                await self._wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                        await self._bell.wait()
 
     # --- pushing -----------------------------------------------------------------------------------
 
@@ -135,12 +145,13 @@ class Pump:
         page = await self._next_page(min(room, PAGE_COUNT), min(room_bytes, PAGE_BYTES))
         if not page or not self._is_active:
             return False
-        self._cursor = page[-1].history_id
-        fresh = [parcel for parcel in page if parcel.history_id not in self._window and self._wants(parcel)]
+        fresh = [parcel for parcel in page if self._is_new(parcel) and self._wants(parcel)]
         now = self._clock.monotonic_ms()
         for parcel in fresh:  # before they are on the wire: the ack may be quicker than this task
             self._window[parcel.history_id] = Pushed(parcel, now)
             self._window_bytes += len(parcel.payload)
+            if parcel.history_id > self._cursor:
+                self._ahead.add(parcel.history_id)
         if fresh:
             points.reach(BEFORE_PUSH)
             await self._push(render_deliver(parcel.payload for parcel in fresh))
@@ -152,10 +163,20 @@ class Pump:
             if len(offered) <= count_max and sum(len(parcel.payload) for parcel in offered) <= bytes_max:
                 return offered
             self._has_caught_up = False
-        page = await self._store.page(self._recipient, self._cursor, count_max, bytes_max)
+        after = self._cursor
+        page = await self._store.page(self._recipient, after, count_max, bytes_max)
+        if self._cursor != after:
+            return []  # it was told to begin anew, and has rung the bell
         # Whoever told something meanwhile has rung the bell: then nobody knows whether this look saw it.
         self._has_caught_up = not page and not self._bell.is_set()
+        if page:
+            self._cursor = page[-1].history_id
+        else:
+            self._ahead.clear()  # all of it is acknowledged, or behind the cursor: no look will show it again
         return page
+
+    def _is_new(self, parcel: Parcel) -> bool:
+        return parcel.history_id not in self._window and parcel.history_id not in self._ahead
 
     def _drop(self, history_id: int) -> Pushed:
         pushed = self._window.pop(history_id)
@@ -176,21 +197,20 @@ class Pump:
         for id_ in overdue:
             if id_ in self._window:  # else its ack came meanwhile
                 self._drop(id_)
+        self._ahead.difference_update(overdue)
         self._cursor = min(self._cursor, min(overdue) - 1)
         self.wake()
         if dead:
             self._gave_up(dead)
         return True
 
-    async def _wait(self) -> None:
+    def _due_in_ms(self) -> int | None:
+        """Return when the next attempt may have to be counted; None if none is under way."""
         oldest = next(iter(self._window.values()), None)
-        wait_ms: int | None = None
-        if oldest is not None and self._is_active and not self._is_paused:
-            due_in_ms = oldest.at_ms + ATTEMPT_AFTER_MS - self._clock.monotonic_ms()
-            wait_ms = due_in_ms if due_in_ms > 0 else RECHECK_MS
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
-                await self._bell.wait()
+        if oldest is None or not self._is_active or self._is_paused:
+            return None
+        due_in_ms = oldest.at_ms + ATTEMPT_AFTER_MS - self._clock.monotonic_ms()
+        return due_in_ms if due_in_ms > 0 else RECHECK_MS
 
 
 class AckBook:

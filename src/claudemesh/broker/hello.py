@@ -7,11 +7,18 @@ elsewhere). The order: form, signature, clock, then the store; a stranger learns
 from typing import Any, Final
 
 from claudemesh.broker.model import Identity, Member
-from claudemesh.broker.policy import ATTESTATION_MAX_MS, CLOCK_SKEW_MAX_MS
+from claudemesh.broker.policy import CLOCK_SKEW_MAX_MS
 from claudemesh.broker.ports import DirectoryStore
 from claudemesh.kernel.clock import Clock
 from claudemesh.runtime.keys import is_pubkey, verify
-from claudemesh.wire.frames import CLOSE_BAD_FRAME, CLOSE_UNAUTHENTICATED, PROTOCOL, REASON_REVOKED, Hello
+from claudemesh.wire.frames import (
+    ATTESTATION_MAX_MS,
+    CLOSE_BAD_FRAME,
+    CLOSE_UNAUTHENTICATED,
+    PROTOCOL,
+    REASON_REVOKED,
+    Hello,
+)
 from claudemesh.wire.signing import attestation_bytes, hello_bytes
 
 INSTANCE_ID_LENGTH_MAX: Final = 128
@@ -41,7 +48,8 @@ async def verify_hello(hello: Hello, nonce: str, directory: DirectoryStore, cloc
         raise HelloRefused("unknown_member")
     if member.revoked_at is not None:
         raise HelloRefused(REASON_REVOKED)
-    identity = Identity(mesh, member, hello.instance_id, hello.session_pubkey)
+    expires_at = None if hello.attestation is None else hello.attestation.expires_at
+    identity = Identity(mesh, member, hello.instance_id, hello.session_pubkey, expires_at)
     await _remember_session(identity, member, directory, now)
     return identity
 

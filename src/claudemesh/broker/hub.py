@@ -20,7 +20,6 @@ from claudemesh.wire import frames
 _CLOSE_CODES: Final = {
     Meeting.REPLACED: frames.CLOSE_SESSION_REPLACED,
     Meeting.SUPERSEDED: frames.CLOSE_REPLACED_BY_NEWER,
-    Meeting.REFUSED: frames.CLOSE_ALREADY_CONNECTED,
 }
 
 _Key = tuple[int, str | None]  # member, and the session's key if it is a session's connection
@@ -38,7 +37,7 @@ class Live(Protocol):
         """There may be something to deliver."""
 
     def offer(self, parcel: Parcel) -> None:
-        """Say that this was committed for it just now; said in the order of the commits."""
+        """Say that this was committed for it just now."""
 
     def set_active(self, active: bool) -> None:  # noqa: FBT001  a switch
         """Whether it is the one of its key that gets deliveries."""
@@ -167,7 +166,8 @@ class Hub:
             raise AlreadyConnected
         if meeting is not Meeting.SHARED:
             self.leave(standing)  # at once: from here on it must not be given a delivery
-            standing.close(_CLOSE_CODES[meeting], meeting.value)
+            code = _CLOSE_CODES[meeting]
+            standing.close(code, frames.CLOSE_WORDS[code])
 
     def _activate_newest(self, key: _Key) -> None:
         *older, newest = self._live[key]

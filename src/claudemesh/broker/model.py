@@ -86,6 +86,7 @@ class Identity(msgspec.Struct, frozen=True):
     member: Member
     instance_id: str
     session_pubkey: str | None = None
+    expires_at: int | None = None  # wall ms: until when its member vouches for the session
 
     @property
     def sender(self) -> "Sender":

@@ -50,7 +50,6 @@ QUEUE_LEASE_MS: Final = 300_000
 QUEUE_RETURNS_MAX: Final = 10
 
 CLOCK_SKEW_MAX_MS: Final = 60_000
-ATTESTATION_MAX_MS: Final = 24 * 3_600_000
 
 MANAGERS: Final = frozenset({Role.OWNER, Role.ADMIN})  # they invite, revoke and set
 
@@ -197,6 +196,8 @@ _ADVANCE: Final = (
     DeliveryState.ACTED,
 )
 
+_TIMED: Final = (DeliveryState.DELIVERED, DeliveryState.READ, DeliveryState.ACTED, DeliveryState.DEAD_LETTER)
+
 
 def derive_message_state(recipients: Sequence[RecipientReceipt]) -> DeliveryState:
     """Return the least advanced recipient's state. One that still waits is behind one that never will get it."""
@@ -205,6 +206,12 @@ def derive_message_state(recipients: Sequence[RecipientReceipt]) -> DeliveryStat
 
 def derive_least(states: Iterable[DeliveryState]) -> DeliveryState:
     return min(states, key=_ADVANCE.index, default=DeliveryState.ACCEPTED)
+
+
+def derive_since(state: DeliveryState, accepted_at: int, times: Sequence[int | None]) -> int:
+    """Return since when it is in its state, given the times of `_TIMED`. A mark that made no state counts not."""
+    since = dict(zip(_TIMED, times, strict=True)).get(state)
+    return accepted_at if since is None else since
 
 
 def derive_counts(recipients: Sequence[RecipientReceipt]) -> dict[str, int]:
@@ -220,10 +227,10 @@ def derive_counts(recipients: Sequence[RecipientReceipt]) -> dict[str, int]:
 class Meeting(StrEnum):
     """What becomes of the connection that stands when another comes under the same key."""
 
-    REPLACED = "session_replaced"  # the same instance came back: the old socket is a leftover
-    SUPERSEDED = "replaced_by_newer_connection"  # another instance took over
-    REFUSED = "member_already_connected"  # it stays, and the new one goes
-    SHARED = "concurrent"  # both stay; the newer one gets the deliveries
+    REPLACED = "replaced"  # the same instance came back: the old socket is a leftover
+    SUPERSEDED = "superseded"  # another instance took over
+    REFUSED = "refused"  # it stays, and the new one goes
+    SHARED = "shared"  # both stay; the newer one gets the deliveries
 
 
 def judge_meeting(

@@ -52,7 +52,10 @@ class AcceptStore(Protocol):
 
 class DeliveryStore(Protocol):
     async def page(self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int) -> list[Parcel]:
-        """Return what waits for the recipient after that id, in history order. At least one if any waits."""
+        """Return what waits for the recipient after that id, in history order. At least one if any waits.
+
+        What is committed later has a greater id than all that is returned: who goes on from the last misses none.
+        """
 
     async def replay(
         self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int
@@ -87,12 +90,13 @@ class ReceiptStore(Protocol):
 
 class DirectoryStore(Protocol):
     async def create_mesh(self, uid: str, slug: str, owner: Newcomer) -> tuple[Mesh, Member]:
-        """Make a mesh with its owner; of the same slug and key the one that stands."""
+        """Make a mesh with its owner; of the same slug and key the one that stands. Raises Revoked."""
 
     async def join(self, mesh_id: int, newcomer: Newcomer, invite_id: str, inviter: str, uses_max: int) -> Member:
         """Add a member by an invite; a key that is a member already is answered as it stands.
 
-        Raises NameTaken, or InviteRefused if the inviter may not invite or the uses are used up.
+        Raises Revoked if that member was revoked, NameTaken, or InviteRefused if the inviter may not invite (any
+        more) or the uses are used up.
         """
 
     async def mesh(self, uid: str) -> Mesh | None: ...
@@ -109,22 +113,25 @@ class DirectoryStore(Protocol):
         """Note a session's key for its member; False if the key is already somebody else's."""
 
     async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
-        """End a membership, another's or one's own; said again it is as it was. Raises NotFound or Forbidden.
+        """End a membership, another's or one's own; said again it is as it was.
 
-        Its key and its name stay taken, its subscriptions end, and what it sent or waits for stays.
+        Its key and its name stay taken, its subscriptions end, and what it sent or waits for stays. Raises
+        NotFound, Forbidden, or Revoked if the actor itself was.
         """
 
     async def set_role(self, actor: Sender, key_or_name: str, role: Role) -> Member:
-        """Make the member this from now on. Raises NotFound or Forbidden."""
+        """Make the member this from now on. Raises NotFound, Forbidden or Revoked."""
 
     async def set_about(self, sender: Sender, about: str) -> None:
-        """Keep what the member says of itself."""
+        """Keep what the member says of itself. Raises Revoked."""
 
     async def set_mesh(self, actor: Sender, policy: ConnectionPolicy | None, sends_per_window: int | None) -> Mesh:
-        """Change what is not None. Raises Forbidden."""
+        """Change what is not None. Raises Forbidden or Revoked."""
 
 
 class TopicStore(Protocol):
+    """Every write raises Revoked for a member who was revoked since its hello."""
+
     async def create_topic(self, sender: Sender, name: str, now_ms: int) -> bool:
         """Make it if there is none; say whether it is new."""
 
@@ -138,7 +145,10 @@ class TopicStore(Protocol):
 
 
 class WorkStore(Protocol):
-    """Work queues. Leases are judged by the store's own clock, which knows no steps."""
+    """Work queues. Leases are judged by the store's own clock, which knows no steps.
+
+    Every write of a member raises Revoked if it was revoked since its hello: its leases run out.
+    """
 
     async def create_queue(self, sender: Sender, name: str, now_ms: int) -> bool: ...
 
@@ -177,6 +187,27 @@ class UpkeepStore(Protocol):
 
     async def sweep_ids(self, now_ms: int, limit: int) -> int:
         """Forget ids that have expired and whose message is gone; return how many."""
+
+
+class Stores(Protocol):
+    """All of them over one database."""
+
+    @property
+    def accepts(self) -> AcceptStore: ...
+    @property
+    def deliveries(self) -> DeliveryStore: ...
+    @property
+    def receipts(self) -> ReceiptStore: ...
+    @property
+    def directory(self) -> DirectoryStore: ...
+    @property
+    def topics(self) -> TopicStore: ...
+    @property
+    def work(self) -> WorkStore: ...
+    @property
+    def upkeep(self) -> UpkeepStore: ...
+
+    def close(self) -> None: ...
 
 
 class Limiter(Protocol):

@@ -32,15 +32,13 @@ from claudemesh.broker.policy import (
     judge_standing,
 )
 from claudemesh.broker.ports import AcceptStore, Limiter
-from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.clock import DAY_MS, Clock
 from claudemesh.kernel.errors import IdempotencyConflict, IdRetired, MeshError, RateLimited
 from claudemesh.kernel.fingerprint import prefix
 from claudemesh.runtime import points
 from claudemesh.runtime.observe import Observer
 
 AFTER_ACCEPT: Final = points.declare("broker.after_accept")
-
-DAY_MS: Final = 86_400_000
 
 Told = Callable[[Sequence[Fresh]], None]  # what was committed, for those whom it concerns
 
@@ -171,7 +169,12 @@ class AcceptService:
             return
         mesh = identity.mesh
         limit = self._budgets.get(mesh.id, mesh.sends_per_window) or self._settings.sends_per_window
-        waits = await self._limiter.consume(mesh.id, identity.member.id, ids, limit)
+        try:
+            waits = await self._limiter.consume(mesh.id, identity.member.id, ids, limit)
+        except MeshError as error:  # only theirs: what stands under its id is answered all the same
+            for place in places:
+                outcomes[place] = error
+            return
         for place, wait_ms in zip(places, waits, strict=True):
             if wait_ms is not None:
                 outcomes[place] = RateLimited("the budget of this window is used up", retry_after_ms=wait_ms)

@@ -49,9 +49,10 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
     """Overruled by LEASE_TTL_MS, PING_INTERVAL_MS and STALE_PONG_THRESHOLD_MS, which the caller reads."""
 
-    lease_ttl_ms: Annotated[int, Meta(ge=1, description="How long a member counts as present without a sign.")] = (
-        90_000
-    )
+    lease_ttl_ms: Annotated[
+        int,
+        Meta(ge=1, description="How long a member is to count as present without a sign; told, not enforced yet."),
+    ] = 90_000
     ping_interval_ms: Annotated[int, Meta(ge=1, description="How often a silent connection is pinged.")] = 30_000
     stale_pong_ms: Annotated[
         int, Meta(ge=1, description="How long a connection may be silent before it is ended.")

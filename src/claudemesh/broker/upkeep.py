@@ -11,8 +11,7 @@ from typing import Any, Final
 from claudemesh.broker.events import OrphansChecked, Swept, TaskFailed
 from claudemesh.broker.model import SweepPage, Violation
 from claudemesh.broker.ports import UpkeepStore, WorkStore
-from claudemesh.broker.service import DAY_MS
-from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.clock import DAY_MS, Clock
 from claudemesh.runtime.clock import steady
 from claudemesh.runtime.observe import Observer
 

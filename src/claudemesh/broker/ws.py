@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from claudemesh.asgi.messages import Receive, Scope, Send
-from claudemesh.broker.calls import Calls
+from claudemesh.broker.calls import Args, Calls
 from claudemesh.broker.deliver import AckBook, Pump
 from claudemesh.broker.events import ConnectionRefused, DeadLettered, MemberDisconnected
 from claudemesh.broker.hello import HelloRefused, verify_hello
@@ -23,7 +23,7 @@ from claudemesh.broker.hints import Hints
 from claudemesh.broker.hub import AlreadyConnected, Hub, MemberRevoked
 from claudemesh.broker.model import Identity, Moved, Parcel
 from claudemesh.broker.offer import answer_negotiation, derive_offer
-from claudemesh.broker.policy import FRAME_ITEMS_MAX, Meeting
+from claudemesh.broker.policy import FRAME_ITEMS_MAX
 from claudemesh.broker.ports import DeliveryStore, DirectoryStore, ReceiptStore
 from claudemesh.broker.sending import Sending, parse_item_by_item, present_item
 from claudemesh.broker.service import AcceptService, Presented
@@ -47,7 +47,7 @@ _OWN_CODES: Final = 4000
 PAUSE: Final = "deliver.pause"  # the one call that is about the connection itself
 
 
-class _PauseArgs(msgspec.Struct, frozen=True):
+class PauseArgs(Args, frozen=True):
     paused: bool
 
 
@@ -81,12 +81,12 @@ class House:
 
 
 class Closing(Exception):
-    """The connection is to be closed, with a code and a word."""
+    """The connection is to be closed, with a code and a word: the code's own, or the reason."""
 
-    def __init__(self, code: int, reason: str, detail: str = "", **data: Any) -> None:  # noqa: ANN401
+    def __init__(self, code: int, reason: str = "", detail: str = "", **data: Any) -> None:  # noqa: ANN401
         super().__init__(reason)
         self.code = code
-        self.reason = reason
+        self.reason = reason or frames.CLOSE_WORDS[code]
         self.detail = detail
         self.data = data
 
@@ -213,7 +213,7 @@ class Connection:
         try:
             self._house.hub.join(self)
         except AlreadyConnected as error:
-            raise Closing(frames.CLOSE_ALREADY_CONNECTED, Meeting.REFUSED.value) from error
+            raise Closing(frames.CLOSE_ALREADY_CONNECTED) from error
         except MemberRevoked as error:
             raise Closing(frames.CLOSE_UNAUTHENTICATED, frames.REASON_REVOKED) from error
 
@@ -253,6 +253,7 @@ class Connection:
                 group.create_task(self._pump.run())
                 group.create_task(self._hints.run())
                 group.create_task(self._until_closed())
+                group.create_task(self._until_expired())
                 await self._read(group)
         except BaseExceptionGroup as several:  # not `except*`: before 3.11.4 what that raises is a group again
             ended, failed = several.split((Closing, Gone))
@@ -262,6 +263,13 @@ class Connection:
 
     async def _until_closed(self) -> None:
         raise await self._close_asked
+
+    async def _until_expired(self) -> None:
+        """Let a session speak only for as long as its member vouches for it."""
+        expires_at = self.identity.expires_at
+        if expires_at is not None:
+            await asyncio.sleep((expires_at - self._house.clock.wall_ms()) / 1000)
+            raise Closing(frames.CLOSE_UNAUTHENTICATED, "attestation_expired")
 
     async def _end(self, closing: Closing) -> None:
         self._is_closed = True
@@ -288,20 +296,22 @@ class Connection:
                     self._note_acks(frame.ids)
                 case frames.Call():
                     await self._calls.acquire()
-                    group.create_task(self._call(frame))
+                    # What governs takes effect for others too: it goes on if this connection ends meanwhile.
+                    begin = self._house.spawn if self._house.calls.governs(frame.op) else group.create_task
+                    begin(self._call(frame))
                 case frames.FeatureNegotiationRequest():
                     await self._negotiate(frame)
                 case frames.Hello():
-                    raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", "a second hello")
+                    raise Closing(frames.CLOSE_BAD_FRAME, detail="a second hello")
 
     async def _take(self, n: int, items: list[Presented], size: int) -> None:
         if len(items) > FRAME_ITEMS_MAX:
-            raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", f"at most {FRAME_ITEMS_MAX} messages in a frame")
+            raise Closing(frames.CLOSE_BAD_FRAME, detail=f"at most {FRAME_ITEMS_MAX} messages in a frame")
         await self._sending.take(n, items, size)
 
     def _note_acks(self, history_ids: list[int]) -> None:
         if len(history_ids) > ACK_IDS_MAX:
-            raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", f"at most {ACK_IDS_MAX} ids in an ack")
+            raise Closing(frames.CLOSE_BAD_FRAME, detail=f"at most {ACK_IDS_MAX} ids in an ack")
         self._acks.note(self._pump.acked(history_ids))
 
     async def _read_text(self) -> str:
@@ -318,7 +328,7 @@ class Connection:
         try:
             return frames.parse_to_broker(text)
         except frames.BadFrame as error:
-            raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", str(error)[:200]) from error
+            raise Closing(frames.CLOSE_BAD_FRAME, detail=str(error)[:200]) from error
 
     def _parse_leniently(self, text: str) -> frames.ToBroker | tuple[int, list[Presented]]:
         """Read a frame; a send of which only some items are wrong is taken item by item."""
@@ -330,16 +340,16 @@ class Connection:
     async def _call(self, call: frames.Call) -> None:
         try:
             reply = self._pause(call) if call.op == PAUSE else await self._house.calls.answer(self.identity, call)
-            await self._write(frames.render(reply))
+            await self._write_or_close(frames.render(reply))
         finally:
             self._calls.release()
 
     def _pause(self, call: frames.Call) -> frames.Reply:
-        """Stop pushing while the inbox is full, or go on."""
+        """Push nothing on this connection while its inbox is full, or go on."""
         try:
-            paused = msgspec.convert(call.args, _PauseArgs).paused
+            paused = msgspec.convert(call.args, PauseArgs).paused
         except msgspec.ValidationError as error:
-            raise Closing(frames.CLOSE_BAD_FRAME, "bad_frame", str(error)) from error
+            raise Closing(frames.CLOSE_BAD_FRAME, detail=str(error)) from error
         self._pump.set_paused(paused=paused)
         return frames.Reply(call.n, {"paused": paused})
 
@@ -349,9 +359,7 @@ class Connection:
         response = answer_negotiation(request, offer)
         await self._write(frames.render(response))
         if response.missing_required:
-            raise Closing(
-                frames.CLOSE_FEATURE_UNAVAILABLE, "feature_unavailable", missing=response.missing_required
-            )
+            raise Closing(frames.CLOSE_FEATURE_UNAVAILABLE, missing=response.missing_required)
 
     # --- writing -----------------------------------------------------------------------------------
 
@@ -362,7 +370,7 @@ class Connection:
             async with asyncio.timeout(self._house.settings.slow_consumer_s):
                 await self._send({"type": "websocket.send", "text": text})
         except TimeoutError as error:
-            raise Closing(frames.CLOSE_SLOW_CONSUMER, "slow_consumer") from error
+            raise Closing(frames.CLOSE_SLOW_CONSUMER) from error
         except (OSError, RuntimeError) as error:  # the server says so in either way
             raise Gone(1006) from error
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from claudemesh.cli.command import Group, Session
+from claudemesh.cli.command import Group, Session, parse_listen
 from claudemesh.cli.render import escape
 from claudemesh.runtime.home import Timings, read_timings
 
@@ -16,8 +16,25 @@ if TYPE_CHECKING:
     from claudemesh.broker.settings import BrokerSettings
 
 FILE: Final = "broker.toml"
+SQLITE: Final = "sqlite:///"
+MEMORY: Final = "memory:"
+
+
+def parse_store(text: str) -> str:
+    is_file = text.startswith(SQLITE) and text != SQLITE
+    if not is_file and text != MEMORY:
+        raise click.BadParameter(f"{text!r} is not {SQLITE}PATH, the only kind of store in this version")
+    return text
+
+
+def parse_limiter(text: str) -> str:
+    if text != MEMORY:
+        raise click.BadParameter(f"{text!r} is not {MEMORY}, the only limiter in this version")
+    return text
+
+
 STORE: Final = click.option(
-    "--store", metavar="URL", help="sqlite:///PATH or postgresql://… [default: broker.db in the home]"
+    "--store", type=parse_store, metavar="URL", help=f"{SQLITE}PATH [default: broker.db in the home]"
 )
 
 
@@ -27,9 +44,9 @@ def broker() -> None:
 
 
 @broker.command()
-@click.option("--listen", metavar="HOST:PORT", help="Where to listen. [default: 127.0.0.1:7450]")
+@click.option("--listen", type=parse_listen, metavar="HOST:PORT", help="Where to listen. [default: 127.0.0.1:7450]")
 @STORE
-@click.option("--limiter", metavar="URL", help="memory: or redis://… [default: memory:]")
+@click.option("--limiter", type=parse_limiter, metavar="URL", help=f"Only {MEMORY} in this version.")
 @click.option("--admin-token-file", metavar="FILE", help="Whose token may make meshes; needed beyond this machine.")
 @click.pass_obj
 def serve(session: Session, /, **said: Any) -> int:  # noqa: ANN401 - as the options name them

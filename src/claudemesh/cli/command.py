@@ -151,6 +151,7 @@ class Group(click.Group):
 
 # --- kinds of values ---------------------------------------------------------------------------------
 
+_PORT_MAX: Final = 65_535
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -161,3 +162,11 @@ def parse_duration(text: str) -> float:
     if unit is None or not text.isascii() or not number.replace(".", "", 1).isdecimal() or not float(number):
         raise click.BadParameter(f"{text!r} is not a time such as 30s, 500ms, 15m, 24h or 7d")
     return float(number) * unit
+
+
+def parse_listen(text: str) -> str:
+    """Accept where to listen: HOST:PORT."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal()) or int(port) > _PORT_MAX:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT, such as 127.0.0.1:7450")
+    return text

@@ -27,13 +27,20 @@ def show(session: Session) -> None:
         "runtime_dir": None if around.runtime_dir is None else str(around.runtime_dir),
         "defaults": {"ephemeral": around.ephemeral, "tcp": around.tcp, "hooks": around.hooks},
     }
-    lines = [f"{name}  {escape(value)}" for name, value in document.items()]
+    lines = [f"{name} = {_written(value)}" for name, value in document.items()]
     if session.mesh or around.mesh or len(joined) == 1:
         path, settings = _settings(session)
         document |= {"mesh": session.slug, "file": str(path), "settings": settings}
         lines += ["", f"{escape(path)}{'' if path.exists() else ' (not there: all defaults)'}"]
-        lines += [f"{escape(name)} = {escape(value)}" for name, value in settings.items()]
+        lines += [f"{escape(name)} = {_written(value)}" for name, value in settings.items()]
     session.out.document(document, lines)
+
+
+def _written(value: object) -> str:
+    """Write a value as a file would have it."""
+    import json  # noqa: PLC0415 - only here
+
+    return escape(json.dumps(value, ensure_ascii=False))
 
 
 def _settings(session: Session) -> tuple[Any, dict[str, Any]]:

@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 START_S: Final = 30.0
 STOP_S: Final = 30.0
 PROBE_S: Final = 2.0
+LINK_S: Final = 1.0
+SUPERVISED: Final = "local"  # the mesh whose daemon `claudemesh up` keeps running
 EPHEMERAL_TTL_S: Final = 86_400.0
 OUTPUT: Final = "daemon.out"  # of a daemon without a terminal: why it did not start
+CATCHING_UP: Final = "catching up"
+COMING: Final = frozenset({"connecting", CATCHING_UP})  # links that a moment more may make ready
 
 # -P: without it Python looks for modules in the working directory first, which may be anybody's.
 PROGRAM: Final = (sys.executable, "-P", "-m", "claudemesh.cli.main")
@@ -98,8 +102,11 @@ def up(session: Session, /, *, foreground: bool, quiet: bool, **said: Any) -> in
 def down(session: Session) -> None:
     """Stop the mesh's daemon, and wait until it has. What is queued is sent after the next start."""
     pid = stop_daemon(session.state_dir)
+    supervisor = lock_holder(session.home.up_lock) if session.slug == SUPERVISED else None
     said = f"stopped (it was process {pid})" if pid else "it was not running"
     session.out.document({"mesh": session.slug, "stopped": pid is not None, "pid": pid}, [said])
+    if supervisor:
+        session.out.say(f"`claudemesh up` starts it again: to stop both, stop that one (process {supervisor})")
 
 
 @daemon.command()
@@ -270,6 +277,8 @@ def _start(session: Session, said: Flags) -> None:
         )
     if not health:
         raise _why(output, child.returncode)
+    # It is up without its broker too; but a moment later it is known whether there is one.
+    wait_until(lambda: answers() and health.get("link") not in COMING, LINK_S)
     _show(session, health)
 
 
@@ -306,7 +315,8 @@ def stop_daemon(state_dir: Path) -> int | None:
 def _show(session: Session, health: dict[str, Any]) -> None:
     pid = lock_holder(session.state_dir / "pid")
     document = {"running": True, "pid": pid, "socket": os.fspath(session.state_dir / "sock"), **health}
-    broker = "connected" if health.get("connected") else f"not connected: {escape(health.get('link'))}"
+    link = "connected" if health.get("connected") else health.get("link")
+    broker = link if link in ("connected", CATCHING_UP) else f"not connected: {escape(link)}"
     lines = [
         f"{session.out.state('running')}  {escape(session.slug)} as process {pid}, broker {broker}",
         f"waiting to be sent: {escape(health.get('queue_depth'))}, under way: {escape(health.get('inflight'))}",

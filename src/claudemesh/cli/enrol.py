@@ -9,6 +9,7 @@ must be one that we would also accept from our own user, and must then answer fo
 
 import http.client
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -21,8 +22,9 @@ from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, InvalidRequest, MeshError
 from claudemesh.runtime.home import Home
 from claudemesh.runtime.keys import KeyPair, is_pubkey, verify
+from claudemesh.runtime.processes import pause
 from claudemesh.wire import problem
-from claudemesh.wire.addresses import parse_broker_url
+from claudemesh.wire.addresses import is_loopback, parse_broker_url
 from claudemesh.wire.invite import CreateMesh, Invite, Membership, Redeem
 from claudemesh.wire.names import parse_member_name, parse_slug
 from claudemesh.wire.signing import create_mesh_bytes, invite_bytes, redeem_bytes
@@ -30,10 +32,15 @@ from claudemesh.wire.signing import create_mesh_bytes, invite_bytes, redeem_byte
 DEFAULT_BROKER: Final = "http://127.0.0.1:7450"
 TIMEOUT_S: Final = 30.0
 ANSWER_BYTES_MAX: Final = 1 << 20
+WAITS_S: Final = (0.1, 0.2, 0.3, 0.4, 1.0, 1.0, 1.0, 1.0)  # for a broker that is just being started
+QUIET_WAITS: Final = 4  # a second in all
+
+INVITERS: Final = frozenset({"owner", "admin"})
 
 PENDING_KEYS: Final = "keypair.pending.json"
 
 _ERROR: Final = 400
+_PROXYS_OWN: Final = frozenset({429, 502, 503, 504})  # also said, without a problem, for a broker that is behind it
 
 
 # --- becoming a member -------------------------------------------------------------------------------
@@ -176,11 +183,29 @@ def _ask(broker_url: str, path: str, request: CreateMesh | Redeem, admin_token: 
         headers["Authorization"] = f"Bearer {admin_token}"
     status, content = exchange(broker_url, path, msgspec.json.encode(request), **headers)
     if status >= _ERROR:
-        raise _refusal(status, content)
+        raise _refusal(broker_url, status, content)
     try:
         return msgspec.json.decode(content, type=Membership)
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{broker_url} does not answer as a broker does") from error
+        raise _not_a_broker(broker_url, status) from error
+
+
+def patiently(say: Callable[[str], None], broker_url: str, ask: Callable[[], Joined]) -> Joined:
+    """Ask again for a while if this machine refuses: a broker that was started a moment ago will listen in another.
+
+    Elsewhere a refusal is news, and is told at once.
+    """
+    for number, wait_s in enumerate(WAITS_S):
+        try:
+            return ask()
+        except BrokerUnreachable as error:
+            is_refused = isinstance(error.__cause__, ConnectionRefusedError)
+            if not is_refused or not is_loopback(urlsplit(broker_url).hostname or ""):
+                raise
+        if number == QUIET_WAITS:
+            say(f"nothing listens at {broker_url} yet; waiting for it")
+        pause(wait_s)
+    return ask()
 
 
 def exchange(broker_url: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
@@ -203,9 +228,16 @@ def exchange(broker_url: str, path: str, body: bytes | None = None, **headers: s
         connection.close()
 
 
-def _refusal(status: int, content: bytes) -> MeshError:
+def _refusal(broker_url: str, status: int, content: bytes) -> MeshError:
     try:
         answer: Any = msgspec.json.decode(content)
     except msgspec.DecodeError:
         answer = None
+    is_problem = isinstance(answer, dict) and "code" in answer
+    if not is_problem and status not in _PROXYS_OWN:
+        return _not_a_broker(broker_url, status)
     return problem.parse(status, answer)
+
+
+def _not_a_broker(broker_url: str, status: int) -> ConfigError:
+    return ConfigError(f"{broker_url} is no claudemesh broker: it answered {status} and nothing that a broker says")

@@ -8,6 +8,7 @@ none yet, the list is read again.
 from collections.abc import Iterator
 from typing import Any, Final
 
+from claudemesh.cli.render import Output
 from claudemesh.daemon.client import Client, StreamEvent
 from claudemesh.kernel.errors import DependencyError, NoDaemon
 from claudemesh.kernel.retry import derive_backoff_ms
@@ -21,11 +22,11 @@ RETURNS_MAX: Final = 10  # in a row, without an event: then it is gone for good
 
 
 def follow_inbox(
-    client: Client, *, since: str | None = None, topic: str | None = None, sender: str | None = None
+    out: Output, client: Client, *, since: str | None = None, topic: str | None = None, sender: str | None = None
 ) -> Iterator[Json]:
     """Yield what the inbox holds, oldest first, and then what arrives, until nobody listens."""
     shown: set[str] = set()
-    for event in _events(client):
+    for event in _events(out, client):
         if event is None:
             arrived = _listed(client, since, topic, sender)
         elif event.event == "message" and _is_wanted(event.json, topic, sender):
@@ -54,17 +55,22 @@ def _is_wanted(message: Json, topic: str | None, sender: str | None) -> bool:
     return is_topic and (sender is None or sender in (message.get("from"), message.get("from_name")))
 
 
-def _events(client: Client) -> Iterator[StreamEvent | None]:
+def _events(out: Output, client: Client) -> Iterator[StreamEvent | None]:
     """Yield events, and None whenever a stream was opened that knows of nothing before it."""
     last_id = ""
     failures = 0
+    is_away = False
     while True:
         try:
             stream = client.stream(last_event_id=last_id)
         except (NoDaemon, DependencyError):
             if not failures or failures >= RETURNS_MAX:
                 raise
+            if not is_away:
+                out.say("the daemon is away; waiting for it to come back")
+            is_away = True
         else:
+            is_away = False
             with stream:
                 if not last_id:
                     yield None

@@ -5,6 +5,7 @@ An error is one line on standard error; with `--json` it is also the one documen
 `code`, `conflict` and the rest can be read where an answer is read, and the exit code tells which of them it is.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import click
 
 from claudemesh.cli.command import FAILED, INTERRUPTED, WRONG_USAGE, Group, Session, exit_code
 from claudemesh.cli.render import escape, render_json
-from claudemesh.kernel.errors import InvalidRequest, MeshError
+from claudemesh.kernel.errors import ConfigError, InvalidRequest, MeshError
 from claudemesh.wire import problem
 
 COMMANDS = {
@@ -37,14 +38,13 @@ def _print_version(context: click.Context, _: click.Parameter, value: bool) -> N
     if value:
         from importlib.metadata import version  # noqa: PLC0415 - slow, and only here
 
-        click.echo(f"claudemesh {version('claudemesh')}")
+        found = version("claudemesh")
+        context.ensure_object(Session).out.document({"version": found}, [f"claudemesh {found}"])
         context.exit()
 
 
 @click.group(cls=Group, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
-)
+@click.option("--version", is_flag=True, expose_value=False, callback=_print_version, help="Print the version.")
 def root() -> None:
     """Durable, idempotent messages and work between agents and services on many machines."""
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or closing it would fail once more
         return FAILED
     except (MeshError, OSError) as error:
-        failure = error if isinstance(error, MeshError) else MeshError(_system(error))
+        failure = error if isinstance(error, MeshError) else _system(error)
         return _fail(session, failure, exit_code(failure))
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -88,14 +88,21 @@ def _fail(session: Session, error: MeshError, code: int) -> int:
 _WORTH_SAYING = ("conflict", "fingerprint_prefix", "reason", "client_message_id", "broker_message_id", "bytes_max")
 
 
-def _system(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+# What is wrong with a place, and not with us: read-only, somebody else's, in the way.
+_OF_THE_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
+
+
+def _system(error: OSError) -> MeshError:
+    if not error.filename:
+        return MeshError(str(error.strerror or error))
+    kind = ConfigError if error.errno in _OF_THE_PLACE else MeshError
+    return kind(f"{error.filename}: {error.strerror}")
 
 
 def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" (see `{context.command_path} --help`)" if context else ""
-    return f"{error.format_message().rstrip('.')}{hint}"
+    return f"{' '.join(error.format_message().split()).rstrip('.')}{hint}"  # click breaks some into lines
 
 
 def _options(words: list[str]) -> list[str]:

@@ -10,10 +10,11 @@ import click
 
 from claudemesh.cli.command import Group, Session, parse_duration
 from claudemesh.cli.render import escape, when
-from claudemesh.kernel.errors import MeshError, StateError
+from claudemesh.kernel.errors import Forbidden, MeshError, StateError
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import lock_holder
+from claudemesh.wire.names import POLICIES, SENDS_PER_WINDOW_MAX
 
 NAME_HELP = "What the other members call you."
 
@@ -42,10 +43,11 @@ def create(session: Session, slug: str, broker: str, name: str | None, admin_tok
 
     token = None if admin_token_file is None else read_token(admin_token_file)
     to = enrol.Enrolment(session.home, name or user_name(), SystemClock())
-    joined = enrol.create(to, slug, broker, token)
+    joined = enrol.patiently(session.out.say, broker, lambda: enrol.create(to, slug, broker, token))
     session.out.document(
         _membership(joined), [f"{escape(joined.slug)} is there, and you are {escape(joined.name)} in it"]
     )
+    _say_if_known_as(session, joined.name, name)
 
 
 @mesh.command()
@@ -56,8 +58,9 @@ def create(session: Session, slug: str, broker: str, name: str | None, admin_tok
 @click.option(
     "--expires", type=parse_duration, default="24h", show_default=True, metavar="TIME", help="Until when."
 )
+@click.option("--anyway", is_flag=True, help="Even as a plain member, for one who became an admin since joining.")
 @click.pass_obj
-def invite(session: Session, slug: str, uses: int, expires: float) -> None:
+def invite(session: Session, slug: str, *, uses: int, expires: float, anyway: bool) -> None:
     """Print a code that lets others join. Whoever has the code can: give it only to whom you mean."""
     from claudemesh.cli import enrol  # noqa: PLC0415 - as above
     from claudemesh.daemon import identity  # noqa: PLC0415
@@ -67,6 +70,11 @@ def invite(session: Session, slug: str, uses: int, expires: float) -> None:
     session.mesh = slug
     expires_at = SystemClock().wall_ms() + int(expires * 1000)
     joined, keys = identity.load_membership(session.state_dir), identity.load_keys(session.state_dir)
+    if joined.role not in enrol.INVITERS and not anyway:
+        raise Forbidden(
+            f"you joined as a {joined.role}, and only owners and admins invite: ask one of them. "
+            "If you became one since, say --anyway"
+        )
     made = enrol.make_invite(joined, keys, mint_id(), uses, expires_at)
     code = render_code(made)
     document = {
@@ -92,8 +100,17 @@ def join(session: Session, code: str, name: str) -> None:
     from claudemesh.wire.invite import parse_code  # noqa: PLC0415
 
     invited = parse_code(sys.stdin.read() if code == "-" else code)
-    joined = enrol.join(enrol.Enrolment(session.home, name, SystemClock()), invited)
+    to = enrol.Enrolment(session.home, name, SystemClock())
+    joined = enrol.patiently(session.out.say, invited.broker_url, lambda: enrol.join(to, invited))
     session.out.document(_membership(joined), [f"you are {escape(joined.name)} in {escape(joined.slug)} now"])
+    _say_if_known_as(session, joined.name, name)
+
+
+def _say_if_known_as(session: Session, name: str, asked: str | None) -> None:
+    from claudemesh.wire.names import parse_member_name  # noqa: PLC0415 - as above
+
+    if asked is not None and parse_member_name(asked) != name:
+        session.out.say(f"you were {name} in it already, and stay so: a member keeps its name")
 
 
 @mesh.command("list")
@@ -115,11 +132,14 @@ def list_meshes(session: Session) -> None:
 
 @mesh.command("set")
 @click.option(
-    "--sends-per-window", type=click.IntRange(1, 1_000_000), metavar="N", help="The budget of each member."
+    "--sends-per-window",
+    type=click.IntRange(1, SENDS_PER_WINDOW_MAX),
+    metavar="N",
+    help="The budget of each member.",
 )
 @click.option(
     "--connections",
-    type=click.Choice(["prefer_newest", "prefer_oldest", "allow_concurrent"]),
+    type=click.Choice(POLICIES),
     help="What a second daemon of one member means.",
 )
 @click.pass_obj
@@ -144,7 +164,8 @@ def leave(session: Session, slug: str | None, *, force: bool) -> None:
     session.mesh = slug or session.mesh
     state_dir = session.state_dir
     if not force and (waiting := _count_waiting(session)):
-        raise StateError(f"{waiting} messages are not sent yet: wait for them, or say --force", waiting=waiting)
+        unsent = "1 message is" if waiting == 1 else f"{waiting} messages are"
+        raise StateError(f"{unsent} not sent yet: wait, or say --force", waiting=waiting)
     untold = _tell_broker(session)
     stop_daemon(state_dir)
     kept = session.home.left_dir(session.slug, str(SystemClock().wall_ms()))

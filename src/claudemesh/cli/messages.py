@@ -86,7 +86,7 @@ def send(  # noqa: PLR0913 - the options of one command
     """Send TEXT to a peer's name or public key, to #topic, or to queue:NAME; TEXT `-` reads standard input."""
     clock = SystemClock()
     deadline_ms = clock.monotonic_ms() + int(timeout * 1000)
-    message = sys.stdin.read() if text == "-" else text
+    message = _read(text)
     with session.client(timeout) as client:
         answer = client.send(
             to, message, priority=priority, meta=meta, reply_to_id=reply_to, client_message_id=client_message_id
@@ -107,6 +107,15 @@ def send(  # noqa: PLR0913 - the options of one command
         why = _last_words(life) if reached in ENDED else f"it was not {wait} in time, and may still be"
         out.say(f"the message is {reached}: {why}")
     return 0 if has_arrived else 1
+
+
+def _read(text: str) -> str:
+    try:
+        message = sys.stdin.read() if text == "-" else text
+        message.encode()
+    except UnicodeError as error:
+        raise click.BadParameter("it is not UTF-8, and a message is text", param_hint="TEXT") from error
+    return message
 
 
 def _last_words(life: Json) -> str:
@@ -169,7 +178,7 @@ def inbox(  # noqa: PLR0913 - the options of one command
             from claudemesh.cli.follow import follow_inbox  # noqa: PLC0415 - only with --follow
 
             with suppress(KeyboardInterrupt):  # how following ends
-                for message in follow_inbox(client, since=since, topic=topic, sender=sender):
+                for message in follow_inbox(session.out, client, since=since, topic=topic, sender=sender):
                     show_message(session.out, message)
                     if mark_read:
                         client.inbox_read([message["broker_message_id"]])
@@ -218,5 +227,8 @@ def trace(session: Session, any_id: str) -> None:
     rows = [
         (step["state"], when(step.get("at")), step.get("recipient"), step["evidence"]) for step in life["steps"]
     ]
-    head = f"{escape(life['client_message_id'])}  {out.state(life['state'])}"
+    # A row that is still to be sent is nothing to ask the broker about.
+    is_old = life.get("broker_message_id") and not life.get("is_current", True)
+    unasked = " (the broker cannot be asked now)" if is_old else ""
+    head = f"{escape(life['client_message_id'])}  {out.state(life['state'])}{unasked}"
     out.document(life, [head, *out.table(("state", "at", "recipient", "evidence"), rows)])

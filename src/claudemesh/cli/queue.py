@@ -1,13 +1,11 @@
 """`queue`: work that one worker at a time takes, under a lease with a token that fences off whoever lost it."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from claudemesh.cli.command import Group, Session
 from claudemesh.cli.render import escape, when
-from claudemesh.kernel.errors import ConfigError
 from claudemesh.wire.names import parse_topic
 
 
@@ -39,12 +37,9 @@ def create(session: Session, name: str) -> None:
 
 @queue.command()
 @NAME
-@click.option("--ledger", type=click.Path(path_type=Path), metavar="PATH", help="Post it to this ledger.")
 @click.pass_obj
-def work(session: Session, name: str, ledger: Path | None) -> None:
+def work(session: Session, name: str) -> None:
     """Take one message under a lease and print it; with --json `null` if there is none."""
-    if ledger is not None:
-        raise ConfigError("this version has no ledger yet: leave --ledger out, and ack the message yourself")
     with session.client() as client:
         leased = client.queue_work(name)
     session.out.document(leased, _lines(leased))

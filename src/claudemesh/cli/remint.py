@@ -19,7 +19,6 @@ from claudemesh.runtime.home import InstanceLock, ensure_private_dir, sync_direc
 from claudemesh.wire.invite import Invite, parse_code
 
 INVITE_MS: Final = 10 * 60_000
-INVITERS: Final = frozenset({"owner", "admin"})
 ASIDE: Final = ("outbox.db*", "inbox.db*", identity.INSTANCE, "local_token", "http.port")
 
 
@@ -44,7 +43,7 @@ def remint(state_dir: Path, name: str | None, code: str | None, clock: Clock) ->
 
 def _own_invite(state_dir: Path, old: Joined, clock: Clock) -> Invite:
     """Invite oneself: the copy still has the old key, and may if that one may."""
-    if old.role not in INVITERS:
+    if old.role not in enrol.INVITERS:
         raise InvalidRequest(
             "your old key may not invite: ask an owner or admin for a code, and give it with --code"
         )

@@ -6,6 +6,7 @@ import click
 
 from claudemesh.cli.command import Group, Session
 from claudemesh.cli.render import escape
+from claudemesh.kernel.errors import BrokerUnreachable, DestinationNotFound
 from claudemesh.wire.names import parse_topic
 
 
@@ -74,5 +75,11 @@ def tail(session: Session, name: str, since: str | None) -> None:
     from claudemesh.cli.messages import show_message  # noqa: PLC0415
 
     with session.client() as client, suppress(KeyboardInterrupt):  # how following ends
-        for message in follow_inbox(client, since=since, topic=name):
+        with suppress(BrokerUnreachable):  # what was posted before is in the inbox all the same
+            found = [entry for entry in client.topic_list()["topics"] if entry["name"] == name]
+            if not found:
+                raise DestinationNotFound("there is no such topic")
+            if not found[0].get("subscribed"):
+                session.out.say(f"you have not joined #{name}, and are told nothing new of it: topic join {name}")
+        for message in follow_inbox(session.out, client, since=since, topic=name):
             show_message(session.out, message)

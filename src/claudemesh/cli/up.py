@@ -7,23 +7,28 @@ from typing import Final
 
 import click
 
-from claudemesh.cli.command import Command, Session
+from claudemesh.cli.command import Command, Session, parse_listen
 from claudemesh.cli.daemon import PROBE_S, PROGRAM
+from claudemesh.cli.daemon import SUPERVISED as SLUG
 from claudemesh.cli.mesh import user_name
 from claudemesh.cli.render import escape
-from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DependencyError, InvalidRequest, NoDaemon
+from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DependencyError, NoDaemon
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import InstanceLock
 from claudemesh.runtime.processes import Supervisor
 
-SLUG: Final = "local"
 READY_S: Final = 30.0
 DEFAULT_LISTEN: Final = "127.0.0.1:7450"
 
 
 @click.command(cls=Command)
 @click.option(
-    "--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT", help="Where the broker listens."
+    "--listen",
+    type=parse_listen,
+    default=DEFAULT_LISTEN,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where the broker listens.",
 )
 @click.pass_obj
 def up(session: Session, listen: str) -> int:
@@ -32,10 +37,12 @@ def up(session: Session, listen: str) -> int:
     from claudemesh.daemon import identity  # noqa: PLC0415
     from claudemesh.wire.addresses import parse_broker_url  # noqa: PLC0415
 
-    broker_url = parse_broker_url(f"http://{listen}")
-    if listen.endswith(":0") or not listen.rpartition(":")[2].isdecimal():
-        raise InvalidRequest("--listen is HOST:PORT, with a port that the daemon can be told")
+    if session.mesh not in (None, SLUG):
+        raise click.UsageError(f"`up` runs the mesh {SLUG!r} and no other: leave --mesh out")
     session.mesh = SLUG
+    if not int(listen.rpartition(":")[2]):
+        raise click.UsageError("--listen needs a port that the daemon can be told, not 0")
+    broker_url = parse_broker_url(f"http://{listen}")
     session.home.ensure()
     clock = SystemClock()
     with InstanceLock(session.home.up_lock), Supervisor(clock, session.out.say) as supervisor:

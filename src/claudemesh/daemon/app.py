@@ -1,13 +1,14 @@
 """The daemon put together: settings -> stores -> services -> servers, and the order in which it all stops.
 
-Stopping goes from the outside in: no new requests, then no connection, then no sender, and the files last. Whatever
-is cut short there is as after a crash, which the next start knows how to take up.
+Stopping goes from the outside in: no new requests, while those under way are finished; then neither sender nor
+connection; and the files last. Whatever is cut short there is as after a crash, which the next start knows how to
+take up.
 """
 
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -89,10 +90,11 @@ async def _serve(settings: DaemonSettings, world: World, stop: asyncio.Event, re
         if is_elsewhere and policy == "warn":  # not before somebody counts it
             world.observer.publish(CloneSuspected(policy))
         await parts.receiving.start()
-        async with _servers(parts) as sock:
+        async with AsyncExitStack() as serving:
+            sock = await serving.enter_async_context(_servers(parts))
             world.observer.publish(DaemonStarted(identity.joined.slug, identity.joined.name, parts.version))
             ready(sock)
-            return await _work(parts, stop)
+            return await _work(parts, stop, serving)
 
 
 def _assemble(
@@ -102,11 +104,11 @@ def _assemble(
     outbox: SqliteOutboxStore,
     inbox: SqliteInboxStore,
 ) -> Parts:
-    metrics = DaemonMetrics(outbox, world.steady_ms)
-    metrics.attach(world.observer)
     live = LiveConfig(settings.config)
     feed = Feed(inbox, world)
     receiving = Receiving(outbox, inbox, feed, live, world)
+    metrics = DaemonMetrics(outbox, receiving.lag_ms)
+    metrics.attach(world.observer)
     accepting = Accepting(outbox, receiving.directory, receiving.conditions, receiving, world)
     link = LinkSettings(
         broker_url=identity.joined.broker_url,
@@ -242,7 +244,7 @@ async def _servers(parts: Parts) -> AsyncIterator[Path]:
 # --- work --------------------------------------------------------------------------------------------
 
 
-async def _work(parts: Parts, stop: asyncio.Event) -> int:
+async def _work(parts: Parts, stop: asyncio.Event, serving: AsyncExitStack) -> int:
     """Run the sender and the connection until told to stop, or until no broker's terms can be agreed to."""
     exit_code = EXIT_OK
     try:
@@ -256,6 +258,7 @@ async def _work(parts: Parts, stop: asyncio.Event) -> int:
                 group.create_task(sweep_for_ever(parts.outbox, parts.inbox, parts.live, parts.world)),
             ]
             await _until(stop, parts.settings.ephemeral_ttl_ms)
+            await serving.aclose()  # requests under way may need what runs here
             for task in tasks:
                 task.cancel()
     except* NegotiationFailed:  # told where it happened

@@ -4,15 +4,11 @@ A session's key lives in memory and is gone with the process; its attestation is
 never good for longer than a day or than the daemon itself.
 """
 
-from typing import Final
-
 import msgspec
 
 from claudemesh.runtime.keys import KeyPair
-from claudemesh.wire.frames import Attestation, Hello
+from claudemesh.wire.frames import ATTESTATION_MAX_MS, Attestation, Hello
 from claudemesh.wire.signing import attestation_bytes, hello_bytes
-
-ATTESTATION_MAX_MS: Final = 24 * 3_600_000
 
 
 class Credentials:

@@ -86,13 +86,16 @@ class Drain:
         """Work until cancelled. What nobody expected ends it, and with it the daemon: the next start recovers."""
         async with asyncio.TaskGroup() as beside:
             self._beside = beside
-            while True:
-                await self._pause()
-                self._look_for_the_overdue(beside)
-                link = self._link
-                lanes = [] if link is None else self._lanes.take(self._clock.monotonic_ms(), LANES_MAX)
-                if link is not None and lanes:
-                    await self._set_out(link, beside, lanes, self._claim(lanes))
+            try:
+                while True:
+                    await self._pause()
+                    self._look_for_the_overdue(beside)
+                    link = self._link
+                    lanes = [] if link is None else self._lanes.take(self._clock.monotonic_ms(), LANES_MAX)
+                    if link is not None and lanes:
+                        await self._set_out(link, beside, lanes, self._claim(lanes))
+            finally:
+                self._beside = None  # whoever tells of a row from here on must not fail at that
 
     async def _pause(self) -> None:
         now = self._clock.monotonic_ms()

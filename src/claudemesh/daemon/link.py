@@ -32,7 +32,7 @@ from claudemesh.kernel.errors import (
     DependencyError,
     InvalidRequest,
 )
-from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms
+from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms, derive_pong_wait_s
 from claudemesh.runtime.keys import verify
 from claudemesh.runtime.tokens import fresh_token
 from claudemesh.runtime.world import World
@@ -282,14 +282,13 @@ def _resolve(future: asyncio.Future[list[Outcome]] | None, outcomes: list[Outcom
 
 async def connect(settings: LinkSettings, credentials: Credentials, clock: Clock) -> tuple[Link, Agreed]:
     """Open the socket, prove who we are, agree on the terms; LinkClosed or NegotiationFailed if that fails."""
-    # Between one ping and the moment its answer is overdue lies what is left of the threshold.
     challenge = fresh_token()
     socket = await open_socket(
         f"{settings.socket_url}?challenge={challenge}",
         compression=None,
         max_size=None,
         ping_interval=settings.ping_interval_s,
-        ping_timeout=max(settings.stale_pong_s - settings.ping_interval_s, settings.ping_interval_s),
+        ping_timeout=derive_pong_wait_s(settings.stale_pong_s, settings.ping_interval_s),
         proxy=None,
         open_timeout=HANDSHAKE_S,
         close_timeout=1.0,
@@ -344,7 +343,7 @@ async def _expect(socket: ClientConnection, kind: type[Any], early: list[frames.
 
 
 class Connector:
-    """Keeps a link up. `is_degraded` says that it stopped trying by itself, and `status` why."""
+    """Keeps a link up. `is_degraded`: it takes a person to mend, whether or not it still tries; `status`: why."""
 
     def __init__(self, settings: LinkSettings, credentials: Credentials, receiver: Receiver, world: World) -> None:
         self._settings = settings

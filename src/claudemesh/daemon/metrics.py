@@ -1,6 +1,6 @@
 """The daemon's metrics, counted from its events; gauges are read from the stores when somebody asks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from claudemesh.asgi.events import RequestAnswered, TokenRotated
 from claudemesh.daemon.events import (
@@ -23,9 +23,9 @@ _OPEN = (OutboxState.PENDING.value, OutboxState.INFLIGHT.value, OutboxState.DEAD
 
 
 class DaemonMetrics:
-    def __init__(self, outbox: OutboxStore, steady_ms: Callable[[], int]) -> None:
+    def __init__(self, outbox: OutboxStore, lag_ms: Callable[[], Awaitable[int]]) -> None:
         self._outbox = outbox
-        self._steady_ms = steady_ms
+        self._lag_ms = lag_ms
         metrics = self._metrics = Metrics()
         self._connected = metrics.gauge("cm_daemon_connected", "1 while the broker's connection stands.").of()
         self._lag = metrics.gauge("cm_daemon_lag_ms", "How long the oldest waiting row has waited.").of()
@@ -69,8 +69,7 @@ class DaemonMetrics:
     async def render(self, disk_pct: Mapping[str, float]) -> bytes:
         for state, count in (await self._outbox.counts()).items():
             self._depth.of(state).set(count)
-        oldest = await self._outbox.oldest_open()
-        lag_ms = 0 if oldest is None else max(self._steady_ms() - oldest, 0)
+        lag_ms = await self._lag_ms()
         self._lag.set(lag_ms)
         self._age.set(lag_ms / 1000)
         for store, pct in disk_pct.items():

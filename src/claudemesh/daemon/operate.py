@@ -14,6 +14,7 @@ from claudemesh.daemon.model import Destination, OperatorsRow, Retirement, SendA
 from claudemesh.daemon.ports import OutboxStore
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
+from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import (
     BrokerUnreachable,
     DependencyError,
@@ -28,7 +29,6 @@ from claudemesh.kernel.outbox import MACHINE, OutboxEvent
 from claudemesh.runtime.world import World
 from claudemesh.wire.frames import parse_item, retire_args
 
-DAY_MS: Final = 24 * 3_600_000
 PAGE: Final = 500
 
 

@@ -7,7 +7,9 @@ start, whichever was later, its outcome is unknown.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from claudemesh.daemon.events import tell_settled
 from claudemesh.daemon.model import ClaimedRow, Destination, Settlement
@@ -20,6 +22,14 @@ from claudemesh.wire.frames import retire_args
 PAGE: Final = 256
 RETIRES_MAX: Final = 16  # calls under way at once
 WAIT_FOR_BROKER_MS: Final = 3_600_000
+
+
+class _Retired(msgspec.Struct, frozen=True):
+    """The broker's answer: what it had accepted under the id, or that nothing will be."""
+
+    accepted: bool
+    broker_message_id: str | None = None
+    history_id: int | None = None
 
 
 class Overdue:
@@ -65,22 +75,25 @@ class Overdue:
             return self._given_up(row, "outcome_unknown") if is_late else None
         except MeshError:  # it was asked, and will not say
             return self._given_up(row, "outcome_unknown")
-        if not retired["accepted"]:
+        if not retired.accepted:
             return self._given_up(row, "max_age_exceeded")
         return Settlement(
             seq=row.seq,
             event=OutboxEvent.ACCEPTED,
             at=self._steady_ms(),
-            broker_message_id=retired["broker_message_id"],
-            history_id=retired["history_id"],
+            broker_message_id=retired.broker_message_id,
+            history_id=retired.history_id,
         )
 
-    async def _retire(self, row: ClaimedRow, link: BrokerLink | None) -> dict[str, Any]:
+    async def _retire(self, row: ClaimedRow, link: BrokerLink | None) -> "_Retired":
         if link is None:
             raise BrokerUnreachable("this daemon is not connected to its broker")
         async with self._asking:
-            retired: dict[str, Any] = await link.call("retire", retire_args(row.client_message_id, row.payload))
-            return retired
+            answer = await link.call("retire", retire_args(row.client_message_id, row.payload))
+        try:
+            return msgspec.convert(answer, _Retired)
+        except msgspec.ValidationError as error:
+            raise MeshError(f"the broker's answer to a retire: {error}") from error
 
     def _given_up(self, row: ClaimedRow, reason: str) -> Settlement:
         return Settlement(

@@ -10,10 +10,10 @@ from typing import Final
 
 from claudemesh.daemon.ports import InboxStore, InboxSweep, OutboxStore
 from claudemesh.daemon.settings import LiveConfig
+from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import DependencyError
 from claudemesh.runtime.world import World
 
-DAY_MS: Final = 24 * 3_600_000
 PAGE: Final = 500
 EVERY_S: Final = 3_600.0
 EMPTIED_UPTO: Final = "emptied_upto"
@@ -24,7 +24,7 @@ async def sweep_inbox(inbox: InboxStore, live: LiveConfig, world: World) -> int:
     """Sweep all that is too old now; return how many events went."""
     gone = 0
     while True:
-        now = world.steady_ms()
+        now = world.earliest_ms()
         went = await inbox.sweep(
             InboxSweep(
                 before=now - live.config.inbox.keep_days * DAY_MS,
@@ -41,7 +41,7 @@ async def sweep_inbox(inbox: InboxStore, live: LiveConfig, world: World) -> int:
 async def empty_outbox(outbox: OutboxStore, live: LiveConfig, world: World) -> int:
     """Drop the payloads of settled sends that are old, from where the last sweep ended; say how many."""
     emptied, after = 0, int(await outbox.recall(EMPTIED_UPTO) or 0)
-    before = world.steady_ms() - live.config.outbox.prune_after_days * DAY_MS
+    before = world.earliest_ms() - live.config.outbox.prune_after_days * DAY_MS
     while True:
         count, following = await outbox.prune(before, after, PAGE)
         emptied += count

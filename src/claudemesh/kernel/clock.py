@@ -5,7 +5,9 @@ ones count from an arbitrary point of this process and never go back. Deadlines 
 monotonic clock, what is stored is wall time.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
+
+DAY_MS: Final = 24 * 3_600_000
 
 
 class Clock(Protocol):

@@ -21,6 +21,10 @@ class World:
     def __post_init__(self) -> None:
         object.__setattr__(self, "steady_ms", steady(self.clock))
 
+    def earliest_ms(self) -> int:
+        """Return the earlier of the two times: what is to be deleted has to be old by both of them."""
+        return min(self.steady_ms(), self.clock.wall_ms())
+
 
 def real_world() -> World:
     clock = SystemClock()

@@ -17,11 +17,13 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 import orjson
 
+from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.fingerprint import Kind, Priority
 
 PROTOCOL: Final = 1
 
 ITEM_EXTRA_BYTES: Final = 512 * 1024  # for meta and all that is not the body
+ATTESTATION_MAX_MS: Final = DAY_MS  # how long a member vouches for a session's key at most
 
 # Close codes (RFC 6455 leaves 4000-4999 to applications). 1000 and 1001 are its own.
 CLOSE_SESSION_REPLACED: Final = 1000
@@ -34,8 +36,21 @@ CLOSE_BAD_FRAME: Final = 4400
 CLOSE_UNAUTHENTICATED: Final = 4401
 CLOSE_SLOW_CONSUMER: Final = 4408
 
-# Words beside a code that a daemon tells apart.
-REASON_REPLACED: Final = "session_replaced"
+# The word beside each code. What is unauthenticated is closed with the reason why instead.
+CLOSE_WORDS: Final = {
+    CLOSE_SESSION_REPLACED: "session_replaced",
+    CLOSE_REPLACED_BY_NEWER: "replaced_by_newer_connection",
+    CLOSE_ALREADY_CONNECTED: "member_already_connected",
+    CLOSE_FEATURE_UNAVAILABLE: "feature_unavailable",
+    CLOSE_FEATURE_PARAM_INVALID: "feature_param_invalid",
+    CLOSE_FEATURE_PARAM_BELOW_FLOOR: "feature_param_below_floor",
+    CLOSE_BAD_FRAME: "bad_frame",
+    CLOSE_UNAUTHENTICATED: "unauthenticated",
+    CLOSE_SLOW_CONSUMER: "slow_consumer",
+}
+
+# Words that a daemon tells apart.
+REASON_REPLACED: Final = CLOSE_WORDS[CLOSE_SESSION_REPLACED]
 REASON_REVOKED: Final = "revoked"
 
 

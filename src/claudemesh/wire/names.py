@@ -6,12 +6,16 @@ names: any letters, told apart after folding case and Unicode form, so that two 
 
 import re
 import unicodedata
-from typing import Final
+from typing import Final, Literal, get_args
 
 from claudemesh.kernel.errors import InvalidRequest
 
 MEMBER_NAME_LENGTH_MAX: Final = 64
 ABOUT_LENGTH_MAX: Final = 280
+
+Policy = Literal["prefer_newest", "prefer_oldest", "allow_concurrent"]  # what a second daemon of one member means
+POLICIES: Final[tuple[str, ...]] = get_args(Policy)
+SENDS_PER_WINDOW_MAX: Final = 1_000_000  # what a limiter has to remember of a member
 
 _KEY = re.compile(r"[0-9a-fA-F]{64}")
 # Letters, marks and symbols that show nothing, so that a name with one looks like the name without it.

@@ -16,6 +16,7 @@ from claudemesh.wire.frames import (
     CLOSE_FEATURE_UNAVAILABLE,
     Feature,
 )
+from claudemesh.wire.names import POLICIES
 
 DEDUPE: Final = "client_message_id_dedupe"
 CONCURRENT: Final = "concurrent_connection_policy"
@@ -31,7 +32,6 @@ INLINE_BYTES_DEFAULT: Final = 512 * 1024
 PAYLOAD_BYTES_MIN: Final = 1024
 WINDOW_DAYS_MAX: Final = 36_500  # a hundred years
 NUMBER_MAX: Final = 2**53 - 1
-POLICIES: Final = ("prefer_newest", "prefer_oldest", "allow_concurrent")
 
 
 Default = TypeVar("Default")

@@ -1,65 +1,27 @@
 """The broker's stores as the contract suite sees them. A backend that joins later adds an entry, and no test."""
 
-import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-import apsw
-
+from claudemesh.broker.limiter import MemoryLimiter
 from claudemesh.broker.model import Batch, Member, Mesh, Message, Newcomer, Sender
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.policy import present
-from claudemesh.broker.ports import (
-    AcceptStore,
-    DeliveryStore,
-    DirectoryStore,
-    ReceiptStore,
-    TopicStore,
-    UpkeepStore,
-    WorkStore,
-)
+from claudemesh.broker.ports import Limiter, Stores
 from claudemesh.broker.stores.sqlite import SqliteStores
+from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.fingerprint import Kind, SendRequest
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.ids import UlidSource
+from tests.doubles import ManualClock, held_writer
 
 BOUND_S = 30
 NOW = 1_700_000_000_000
 EXPIRES = NOW + 365 * 86_400_000
 
 ulids = UlidSource(SystemClock())
-
-
-class ManualClock:
-    """A clock that a test turns by hand."""
-
-    def __init__(self) -> None:
-        self.wall = NOW
-        self.monotonic = 5_000_000
-
-    def wall_ms(self) -> int:
-        return self.wall
-
-    def monotonic_ms(self) -> int:
-        return self.monotonic
-
-    def advance(self, ms: int) -> None:
-        self.wall += ms
-        self.monotonic += ms
-
-
-class Stores(Protocol):
-    accepts: AcceptStore
-    deliveries: DeliveryStore
-    receipts: ReceiptStore
-    directory: DirectoryStore
-    topics: TopicStore
-    work: WorkStore
-    upkeep: UpkeepStore
 
 
 @dataclass
@@ -77,25 +39,7 @@ class House:
 
     def held(self) -> AbstractAsyncContextManager[None]:
         """Make all writes called inside wait, so that they can share a transaction."""
-        return _held(self.stores)
-
-
-@asynccontextmanager
-async def _held(stores: SqliteStores) -> AsyncIterator[None]:
-    entered, release = threading.Event(), threading.Event()
-
-    def wait(_connection: apsw.Connection, items: Sequence[None]) -> list[None]:
-        entered.set()
-        release.wait(BOUND_S)
-        return list(items)
-
-    holding = stores.database.write(wait, None)
-    assert await asyncio.to_thread(entered.wait, BOUND_S)
-    try:
-        yield
-    finally:
-        release.set()
-        await holding
+        return held_writer(self.stores.database)
 
 
 def _sqlite(group_max: int) -> Callable[[House], SqliteStores]:
@@ -105,6 +49,8 @@ def _sqlite(group_max: int) -> Callable[[House], SqliteStores]:
 
 
 BACKENDS = {"sqlite-grouped": _sqlite(256), "sqlite-one-by-one": _sqlite(1)}
+
+LIMITERS: dict[str, Callable[[Clock, int], Limiter]] = {"memory": MemoryLimiter}  # of a clock and a window in ms
 
 
 def open_house(backend: str, folder: Path) -> House:

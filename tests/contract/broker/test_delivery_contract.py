@@ -180,6 +180,33 @@ async def test_a_reply_or_a_mark_before_the_ack_does_not_end_the_delivery(house:
     assert (await receipt(stores, town, "alice", "1")).state is DeliveryState.ACTED
 
 
+@pytest.mark.req("Q6")
+async def test_a_hint_and_a_receipt_say_the_same_state_and_since_when(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob", "carol")
+    await subscribe(stores, town, "news", "alice", "bob", "carol")
+    [accepted] = await stores.accepts.accept(batch(town["alice"], post("1", "news")))
+    assert isinstance(accepted, Accepted)
+
+    async def since() -> tuple[DeliveryState, int]:
+        [hint] = await stores.receipts.progress(town["alice"], ["1"])
+        shown = await receipt(stores, town, "alice", "1")
+        assert (hint.state, hint.at) == (shown.state, shown.at)
+        return shown.state, shown.at - NOW
+
+    await stores.deliveries.mark_read(town["bob"], [accepted.broker_message_id], NOW + 5)
+    assert await since() == (DeliveryState.ACCEPTED, 0), "a mark before the ack is not yet a state"
+    await stores.deliveries.ack(town["carol"], [1], NOW + 6)
+    await stores.deliveries.ack(town["bob"], [1], NOW + 7)
+    assert await since() == (DeliveryState.DELIVERED, 6)
+    await stores.deliveries.mark_read(town["carol"], [accepted.broker_message_id], NOW + 8)
+    assert await since() == (DeliveryState.READ, 8), "when the last one came to it"
+    for name in ("bob", "carol"):
+        reply = dm(f"r-{name}", "alice", reply_to=accepted.broker_message_id)
+        await stores.accepts.accept(batch(town[name], reply, now_ms=NOW + 9))
+    assert await since() == (DeliveryState.ACTED, 9)
+
+
 async def test_a_reply_of_somebody_who_did_not_get_it_is_no_act(house: House) -> None:
     stores = house.stores
     town = await settle(stores, "alice", "bob", "carol")

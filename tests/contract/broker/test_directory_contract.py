@@ -1,12 +1,13 @@
 """Meshes and members: made once, joined by invite, told apart by name and key."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 
-from claudemesh.broker.model import Accepted, ConnectionPolicy, Member, Role
+from claudemesh.broker.model import Accepted, Claim, ConnectionPolicy, Member, Role
 from claudemesh.kernel.errors import DestinationNotFound, Forbidden, InviteRefused, NameTaken, NotFound, Revoked
-from tests.contract.broker.backends import BOUND_S, NOW, House, batch, dm, newcomer, post, settle, subscribe
+from tests.contract.broker.backends import BOUND_S, NOW, House, batch, dm, job, newcomer, post, settle, subscribe
 
 
 @pytest.mark.req("I3")
@@ -105,8 +106,6 @@ async def test_a_revoked_member_sends_and_gets_nothing_more_and_what_it_had_stay
     assert isinstance(refused, DestinationNotFound)
     assert isinstance(posted, Accepted)
     assert posted.recipients == (town["carol"].member_id,)
-    with pytest.raises(DestinationNotFound):
-        await stores.topics.subscribe(town["bob"], "news")
     waiting = await stores.deliveries.page(town["bob"], 0, 10, 1000)
     assert [parcel.history_id for parcel in waiting] == [1, 2]
     [receipt] = await stores.receipts.receipts(town["alice"], ["1"], [])
@@ -117,6 +116,50 @@ async def test_a_revoked_member_sends_and_gets_nothing_more_and_what_it_had_stay
     with pytest.raises(NameTaken):
         await stores.directory.join(town.mesh.id, impostor, "invite", "key-of-alice", 1000)
     assert await stores.upkeep.check() == []
+
+
+@pytest.mark.req("Q8")
+async def test_an_invite_of_a_revoked_admin_lets_nobody_in(house: House) -> None:
+    directory = house.stores.directory
+    town = await settle(house.stores, "alice", "bob")
+    await directory.set_role(town["alice"], "bob", Role.ADMIN)
+    await directory.join(town.mesh.id, newcomer("carol"), "invite-2", "key-of-bob", 5)
+    await directory.revoke(town["alice"], "bob", NOW)
+    with pytest.raises(InviteRefused) as refused:
+        await directory.join(town.mesh.id, newcomer("dave"), "invite-2", "key-of-bob", 5)
+    assert refused.value.extras["reason"] == "not_allowed"
+
+
+@pytest.mark.req("Q8")
+async def test_a_member_who_was_revoked_since_its_hello_changes_nothing(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await subscribe(stores, town, "news", "alice", "bob")
+    await stores.work.create_queue(town["alice"], "jobs", NOW)
+    await stores.accepts.accept(batch(town["alice"], job("1", "jobs"), job("2", "jobs")))
+    work = await stores.work.work(town["bob"], "jobs", 300_000, NOW)
+    assert work is not None
+    gone, held = town["bob"], Claim(town["bob"], "jobs", work.broker_message_id, work.lease_token)
+    await stores.directory.revoke(town["alice"], "bob", NOW)
+    refused: list[Awaitable[object]] = [
+        stores.topics.create_topic(gone, "mine", NOW),
+        stores.topics.subscribe(gone, "news"),
+        stores.topics.unsubscribe(gone, "news", NOW),
+        stores.work.create_queue(gone, "mine", NOW),
+        stores.work.work(gone, "jobs", 300_000, NOW),
+        stores.work.renew(held, 300_000),
+        stores.work.nack(held, NOW),
+        stores.work.ack(held, NOW),
+        stores.directory.set_about(gone, "still here"),
+        stores.directory.set_role(gone, "alice", Role.MEMBER),
+        stores.directory.set_mesh(gone, None, 5),
+        stores.directory.revoke(gone, "alice", NOW),
+    ]
+    assert [type(one) for one in await asyncio.gather(*refused, return_exceptions=True)] == [Revoked] * len(refused)
+    assert [topic.name for topic in await stores.topics.topics(town["alice"])] == ["news"]
+    [queue] = await stores.work.queues(town["alice"])
+    assert (queue.name, queue.ready, queue.leased) == ("jobs", 1, 1)
+    assert [type(one) for one in await stores.accepts.accept(batch(gone, dm("b", "alice")))] == [Revoked]
 
 
 @pytest.mark.req("Q8")

@@ -6,8 +6,9 @@ import pytest
 
 from claudemesh.broker.model import Claim, DeliveryState, Sender, Work
 from claudemesh.broker.policy import QUEUE_RETURNS_MAX
+from claudemesh.broker.ports import Stores
 from claudemesh.kernel.errors import DestinationNotFound, LeaseLost, NotFound
-from tests.contract.broker.backends import BOUND_S, NOW, House, Stores, Town, batch, job, settle
+from tests.contract.broker.backends import BOUND_S, NOW, House, Town, batch, job, settle
 
 TTL = 300_000
 

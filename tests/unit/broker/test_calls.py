@@ -9,10 +9,11 @@ import pytest
 from claudemesh.broker.calls import CallPorts, Calls
 from claudemesh.broker.events import MembershipEnded
 from claudemesh.broker.hub import Hub, MemberRevoked
-from claudemesh.broker.model import Identity, Member, Mesh, MessageReceipt, Role, Sender
+from claudemesh.broker.model import ConnectionPolicy, Identity, Member, Mesh, MessageReceipt, Role, Sender
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.observe import Observer
 from claudemesh.wire.frames import Call
+from claudemesh.wire.names import POLICIES
 
 BOUND_S = 30
 MESH = Mesh(id=1, uid="m", slug="demo")
@@ -80,3 +81,7 @@ def test_a_hello_that_was_being_judged_while_its_member_was_revoked_comes_to_not
         hub.join(late)
     assert hub.count() == 0
     assert ended == [MembershipEnded("m", "u1", "u2")]
+
+
+def test_the_policies_of_a_mesh_are_those_that_the_wire_names() -> None:
+    assert [policy.value for policy in ConnectionPolicy] == [*POLICIES]

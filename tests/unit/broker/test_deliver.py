@@ -2,156 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
-import msgspec
 import pytest
 
 from claudemesh.broker import deliver
-from claudemesh.broker.deliver import AckBook, Pump
-from claudemesh.broker.model import Moved, Parcel, Sender
-from claudemesh.kernel.errors import StoreFull
-from claudemesh.wire import frames
+from claudemesh.broker.deliver import AckBook
+from claudemesh.broker.model import Parcel
 from tests.contract.broker.backends import BOUND_S, ManualClock
-
-ME = Sender(1, 7)
-
-
-def parcel(history_id: int, size: int = 100) -> Parcel:
-    item = frames.DeliverItem(
-        history_id=history_id,
-        broker_message_id=f"b{history_id}",
-        client_message_id=f"c{history_id}",
-        sender_id="s",
-        sender_pubkey="k",
-        sender_name="n",
-        kind="dm",
-        ref="me",
-        body="x" * size,
-        accepted_at=1,
-    )
-    return Parcel(history_id, 3, f"c{history_id}", msgspec.json.encode(item))
-
-
-class Shelf:
-    """A delivery store of plain dicts."""
-
-    def __init__(self) -> None:
-        self.open: dict[int, Parcel] = {}
-        self.attempts: dict[int, int] = {}
-        self.acks: list[list[int]] = []
-        self.is_broken = False
-        self.refused = asyncio.Event()
-        self.reads = 0
-        self.turns = lambda: 0  # of the loop that a look takes before and after
-
-    def put(self, *parcels: Parcel) -> None:
-        self.open |= {one.history_id: one for one in parcels}
-
-    async def page(self, _recipient: Sender, after: int, count_max: int, bytes_max: int) -> list[Parcel]:
-        self.reads += 1
-        await self._pass()
-        found: list[Parcel] = []
-        for id_ in sorted(self.open):
-            if id_ > after and len(found) < count_max:
-                found.append(self.open[id_])
-        while len(found) > 1 and sum(len(one.payload) for one in found) > bytes_max:
-            found.pop()
-        await self._pass()
-        return found
-
-    async def _pass(self) -> None:
-        for _ in range(self.turns()):
-            await asyncio.sleep(0)
-
-    async def replay(self, *_: object) -> list[Parcel]:
-        return []
-
-    async def ack(self, _recipient: Sender, history_ids: Sequence[int], _now_ms: int) -> None:
-        if self.is_broken:
-            self.refused.set()
-            raise StoreFull
-        self.acks.append(sorted(history_ids))
-        for id_ in history_ids:
-            self.open.pop(id_, None)
-
-    async def count_attempts(self, _recipient: Sender, history_ids: Sequence[int], _now_ms: int) -> list[int]:
-        dead = []
-        for id_ in history_ids:
-            self.attempts[id_] = self.attempts.get(id_, 0) + 1
-            if self.attempts[id_] >= 10:
-                dead.append(id_)
-                self.open.pop(id_, None)
-        return dead
-
-    async def mark_read(self, _recipient: Sender, _ids: Sequence[str], _now_ms: int) -> list[Moved]:
-        return []
-
-    async def depth(self) -> int:
-        return len(self.open)
-
-
-class Bench:
-    """A pump at work, with everything it pushed."""
-
-    def __init__(self) -> None:
-        self.shelf = Shelf()
-        self.clock = ManualClock()
-        self.life = 0
-        self.pushed: asyncio.Queue[list[int]] = asyncio.Queue()
-        self.door = asyncio.Event()  # open while the socket takes what is pushed
-        self.door.set()
-        self.dead: list[int] = []
-        self.pump = Pump(
-            self.shelf,
-            ME,
-            clock=self.clock,
-            push=self._push,
-            last_life_ms=lambda: self.life,
-            wants=lambda _: True,
-            gave_up=self.dead.extend,
-        )
-
-    async def _push(self, text: str) -> None:
-        frame = frames.parse_from_broker(text)
-        assert isinstance(frame, frames.Deliver)
-        await self.door.wait()
-        self.pushed.put_nowait([item.history_id for item in frame.items])
-
-    def commit(self, one: Parcel) -> None:
-        self.shelf.put(one)
-        self.pump.offer(one)
-
-    async def next(self) -> list[int]:
-        async with asyncio.timeout(BOUND_S):
-            return await self.pushed.get()
-
-    async def settled(self) -> None:
-        """Wait until the pump has nothing more to do."""
-        async with asyncio.timeout(BOUND_S):
-            reads = -1
-            while reads != self.shelf.reads or self.pump._bell.is_set():
-                reads = self.shelf.reads
-                for _ in range(10):
-                    await asyncio.sleep(0)
-
-    def show_life_after(self, ms: int) -> None:
-        self.clock.advance(ms)
-        self.life = self.clock.monotonic_ms()
-        self.pump.wake()
-
-
-@asynccontextmanager
-async def pumping() -> AsyncIterator[Bench]:
-    bench = Bench()
-    bench.pump.set_active(active=True)
-    task = asyncio.create_task(bench.pump.run())
-    try:
-        yield bench
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+from tests.unit.broker.bench import ME, Shelf, parcel, pumping
 
 
 async def test_what_is_there_and_what_comes_is_pushed_once_and_in_order() -> None:
@@ -165,6 +23,17 @@ async def test_what_is_there_and_what_comes_is_pushed_once_and_in_order() -> Non
         assert await bench.next() == [5]
         await bench.settled()
         assert bench.pushed.empty()
+
+
+@pytest.mark.req("Q1")
+async def test_after_a_look_that_failed_the_next_comes_without_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliver, "RECHECK_MS", 1)
+    async with pumping() as bench:
+        await bench.settled()
+        bench.shelf.failing = 2
+        bench.shelf.put(parcel(1))
+        bench.pump.wake()
+        assert await bench.next() == [1]
 
 
 async def test_nothing_is_pushed_while_another_connection_is_the_newest() -> None:
@@ -303,6 +172,131 @@ async def test_what_is_offered_while_nobody_reads_is_left_in_the_store() -> None
         while len(got) < 4 * deliver.OFFERED_MAX - 1:
             got += await bench.next()
         assert got == [*range(1, 4 * deliver.OFFERED_MAX)]
+
+
+@pytest.mark.req("Q4")
+@pytest.mark.parametrize(("count", "size"), [(deliver.WINDOW_COUNT - 3, 1), (2, 300_000)])
+async def test_what_is_offered_fills_the_window_and_no_more(count: int, size: int) -> None:
+    async with pumping() as bench:
+        bench.shelf.put(*(parcel(number, size) for number in range(1, count + 1)))
+        bench.pump.wake()
+        await bench.settled()
+        for number in range(count + 1, count + 1 + deliver.OFFERED_MAX):
+            bench.commit(parcel(number, size))
+        await bench.settled()
+        got: list[int] = []
+        while not bench.pushed.empty():
+            got += bench.pushed.get_nowait()
+        assert got == [*range(1, min(deliver.WINDOW_COUNT, deliver.WINDOW_BYTES // size + 1) + 1)]
+
+
+@pytest.mark.req("Q1")
+async def test_what_is_offered_after_a_later_one_is_pushed_too() -> None:
+    async with pumping() as bench:
+        await bench.settled()
+        bench.shelf.put(parcel(1), parcel(2))
+        bench.pump.offer(parcel(2))
+        assert await bench.next() == [2]
+        bench.pump.offer(parcel(1))
+        assert await bench.next() == [1]
+        bench.pump.wake()
+        await bench.settled()
+        assert bench.pushed.empty()
+
+
+@pytest.mark.req("Q1")
+async def test_of_offers_that_come_together_the_order_is_that_of_the_history() -> None:
+    async with pumping() as bench:
+        await bench.settled()
+        bench.shelf.put(parcel(1), parcel(2))
+        bench.pump.offer(parcel(2))
+        bench.pump.offer(parcel(1))
+        assert await bench.next() == [1, 2]
+
+
+@pytest.mark.req("Q1")
+async def test_what_is_never_offered_is_found_by_the_next_look_behind_a_later_push_too() -> None:
+    async with pumping() as bench:
+        await bench.settled()
+        bench.shelf.put(parcel(1), parcel(2))
+        bench.pump.offer(parcel(2))
+        assert await bench.next() == [2]
+        bench.pump.acked([2])  # its ack is not yet written down
+        bench.pump.wake()
+        assert await bench.next() == [1]
+        await bench.settled()
+        assert bench.pushed.empty()
+
+
+@pytest.mark.req("Q4")
+async def test_what_was_pushed_as_offered_is_not_remembered_for_ever() -> None:
+    async with pumping() as bench:
+        await bench.settled()
+        for number in range(1, 2 * deliver.AHEAD_MAX):
+            bench.commit(parcel(number, 1))
+            bench.pump.acked(await bench.next())
+            bench.shelf.open.pop(number)
+            assert len(bench.pump._ahead) <= deliver.AHEAD_MAX
+
+
+@pytest.mark.req("Q1")
+async def test_what_was_pushed_as_offered_and_is_overdue_is_pushed_again() -> None:
+    async with pumping() as bench:
+        await bench.settled()
+        bench.commit(parcel(5))
+        assert await bench.next() == [5]
+        bench.show_life_after(30_000)
+        assert await bench.next() == [5]
+        assert bench.shelf.attempts == {5: 1}
+
+
+@pytest.mark.req("Q1")
+async def test_a_rewind_during_a_look_is_not_forgotten() -> None:
+    async with pumping() as bench:
+        bench.unwanted.add(1)
+        bench.shelf.put(parcel(1), parcel(2))
+        bench.pump.wake()
+        assert await bench.next() == [2]
+        bench.shelf.turns = lambda: 3
+        await bench.settled()
+        bench.shelf.put(parcel(3))
+        bench.shelf.looked.clear()
+        bench.pump.wake()
+        async with asyncio.timeout(BOUND_S):
+            await bench.shelf.looked.wait()
+        bench.unwanted.clear()
+        bench.pump.rewind()
+        assert await bench.next() == [1, 3]
+
+
+@pytest.mark.req("Q1")
+@pytest.mark.parametrize("seed", range(25))
+async def test_in_whatever_order_commits_are_told_each_is_pushed_once(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311  the same course for the same seed
+    async with pumping() as bench:
+        bench.shelf.turns = lambda: dice.randrange(4)
+        told: list[Parcel] = []  # committed, and not told yet
+        for number in range(1, 60):
+            bench.shelf.put(parcel(number))
+            told.append(parcel(number))
+            for _ in range(dice.randrange(6)):
+                await asyncio.sleep(0)
+            while told and dice.random() < 0.6:
+                one = told.pop(dice.randrange(len(told)))
+                if dice.random() < 0.9:
+                    bench.pump.offer(one)
+                else:
+                    bench.pump.wake()
+            bench.pump.acked([dice.randrange(1, number + 1)])
+        bench.pump.wake()
+        got: list[int] = []
+        while len(got) < 59:
+            got += await bench.next()
+        for one in told:
+            bench.pump.offer(one)
+        await bench.settled()
+        assert sorted(got) == [*range(1, 60)]
+        assert bench.pushed.empty()
 
 
 @pytest.mark.req("Q1")

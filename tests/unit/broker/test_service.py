@@ -87,6 +87,21 @@ async def test_a_retry_of_what_was_accepted_is_answered_also_when_nothing_else_w
 
 
 @pytest.mark.req("B0")
+async def test_a_retry_of_what_was_accepted_is_answered_also_when_the_limiter_is_not(house: House) -> None:
+    class Away:
+        async def consume(self, *_: object) -> list[int | None]:
+            raise StoreUnavailable
+
+    town = await settle(house.stores, "alice", "bob")
+    desk = Desk(house, town)
+    assert codes(await desk.send("alice", dm("1", "bob"))) == [201]
+    desk.service._limiter = Away()
+    unknown = (503, "store_unavailable")
+    outcomes = await desk.send("alice", dm("1", "bob"), dm("2", "bob"), dm("1", "bob", "other"))
+    assert codes(outcomes) == [200, unknown, (409, "idempotency_key_reused")]
+
+
+@pytest.mark.req("B0")
 async def test_a_duplicate_or_a_conflict_does_not_touch_the_budget(house: House) -> None:
     town = await settle(house.stores, "alice", "bob")
     desk = Desk(house, town, sends_per_window=2)

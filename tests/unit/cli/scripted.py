@@ -60,9 +60,9 @@ class ScriptedDaemon:
         self._answers[method, path] = list(answers)
         return self
 
-    def start(self) -> Self:
+    def start(self, port: int = 0) -> Self:
         self._listener = socket.socket(socket.AF_INET if self.path is None else socket.AF_UNIX)
-        self._listener.bind(("127.0.0.1", 0) if self.path is None else os.fspath(self.path))
+        self._listener.bind(("127.0.0.1", port) if self.path is None else os.fspath(self.path))
         self._listener.listen(16)
         self._run(self._accept)
         return self

@@ -1,5 +1,6 @@
 """Every command takes `--json` and `--mesh` anywhere, finds its mesh, and ends with a code for scripts."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -186,6 +187,17 @@ def test_the_exit_code_follows_from_the_error(error: errors.MeshError, code: int
         ("mesh", "create", "Not A Slug"),
         ("mesh", "create", "demo", "--broker", "http://example.org"),
         ("completions", "tcsh"),
+        ("completions",),
+        *(
+            ("broker", "serve", "--listen", where)
+            for where in ("banana", ":7459", "127.0.0.1:-1", "127.0.0.1:65536")
+        ),
+        ("broker", "serve", "--store", "banana"),
+        ("broker", "serve", "--store", "postgresql://localhost/mesh"),
+        ("broker", "serve", "--limiter", "redis://localhost"),
+        ("broker", "check", "--store", "sqlite:///"),
+        ("up", "--listen", "banana"),
+        ("up", "--listen", "127.0.0.1:0"),
     ],
     ids=" ".join,
 )
@@ -199,6 +211,22 @@ def test_wrong_usage_is_2_on_one_line_and_one_document(
     assert ran.err.startswith("claudemesh: ")
     assert ran.err.count("\n") == 1
     assert daemon.asked == []
+
+
+def test_up_is_for_its_own_mesh_only(run: Run) -> None:
+    ran = run("up", "--mesh", "demo")
+    assert ran.code == 2
+    assert "'local' and no other" in ran.err
+
+
+def test_usage_that_click_breaks_into_lines_is_one(run: Run) -> None:
+    assert "Choose from: bash, zsh, fish" in run("completions").err
+
+
+def test_the_version_is_a_document_too(run: Run) -> None:
+    version = run("--version").out.removeprefix("claudemesh ").strip()
+    for words in (("--version", "--json"), ("--json", "--version")):
+        assert run(*words).json == {"version": version}
 
 
 def test_a_group_without_a_verb_shows_its_help(run: Run) -> None:
@@ -222,6 +250,27 @@ def test_a_file_that_cannot_be_written_is_a_failure_that_names_it(run: Run, home
     ran = run("mesh", "create", "demo", "--json")
     assert ran.code == 1
     assert str(home.root) in ran.json["detail"]
+
+
+@pytest.mark.parametrize("home", ["/dev/null/x", "/dev/null/x/y", "/dev/null"])
+@pytest.mark.parametrize("words", [("mesh", "create", "demo"), ("broker", "serve"), ("up",)], ids=" ".join)
+def test_a_home_that_cannot_be_is_called_so(
+    run: Run, monkeypatch: pytest.MonkeyPatch, home: str, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("CLAUDEMESH_HOME", home)
+    ran = run(*words, "--json")
+    assert (ran.code, ran.json["code"]) == (1, "config_invalid")
+    assert ran.json["detail"].startswith("/dev/null")
+
+
+def test_a_home_that_is_read_only_is_called_so(run: Run, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mkdir(path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    ran = run("mesh", "create", "demo", "--json")
+    assert (ran.code, ran.json["code"]) == (1, "config_invalid")
+    assert str(home.root.parent) in ran.json["detail"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from claudemesh.cli import enrol
 from claudemesh.daemon import identity
+from claudemesh.kernel.errors import BrokerUnreachable
 from claudemesh.runtime.home import Home, InstanceLock, write_private
 from claudemesh.runtime.keys import KeyPair, verify
 from claudemesh.wire.invite import CreateMesh, Invite, Membership, Redeem, parse_code, render_code
@@ -110,6 +112,15 @@ def test_a_crash_between_the_answer_and_the_membership_is_taken_up(
     assert len(set(keys_shown(broker))) == 1
 
 
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let no time pass, and tell how much would have."""
+    waits: list[float] = []
+    monkeypatch.setattr(enrol, "pause", waits.append)
+    return waits
+
+
+@pytest.mark.usefixtures("waits")
 def test_a_broker_that_cannot_be_reached_is_3_and_one_that_refuses_says_why(
     run: Run, broker: ScriptedDaemon
 ) -> None:
@@ -120,6 +131,69 @@ def test_a_broker_that_cannot_be_reached_is_3_and_one_that_refuses_says_why(
     ran = run("mesh", "create", "demo", "--broker", url, "--json")
     assert (ran.code, ran.json["code"]) == (3, "broker_unreachable")
     broker.start()
+
+
+@pytest.mark.req("C1")
+@pytest.mark.parametrize(("starts_after", "lines"), [(2, 0), (6, 1)])
+def test_a_broker_that_is_just_being_started_is_waited_for(
+    run: Run, broker: ScriptedDaemon, monkeypatch: pytest.MonkeyPatch, starts_after: int, lines: int
+) -> None:
+    url, port = broker.url, int(broker.url.rpartition(":")[2])
+    broker.stop()
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == starts_after:
+            broker.start(port)
+
+    monkeypatch.setattr(enrol, "pause", pause)
+    ran = run("mesh", "create", "demo", "--broker", url, "--name", "ada")
+    assert (ran.code, len(waits)) == (0, starts_after)
+    assert ran.err.count("\n") == lines, "a second is waited without a word"
+
+
+def test_a_refusal_is_waited_out_for_seconds_on_this_machine_and_not_at_all_elsewhere(
+    run: Run, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise BrokerUnreachable("refused") from ConnectionRefusedError()
+
+    monkeypatch.setattr(enrol, "exchange", refused)
+    assert run("mesh", "create", "demo", "--broker", "https://mesh.example.org").code == 3
+    assert waits == []
+    assert run("mesh", "create", "demo", "--broker", "http://localhost:7450").code == 3
+    assert sum(waits) == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (respond(501, content_type="text/html"), "config_invalid"),
+        (respond(404, {"detail": "Not Found"}), "config_invalid"),
+        (respond(200, ["hello"]), "config_invalid"),
+        (respond(502, content_type="text/html"), "dependency_failed"),
+    ],
+)
+def test_what_is_no_broker_is_called_so_and_a_proxy_before_one_is_not(
+    run: Run, broker: ScriptedDaemon, said: bytes, code: str
+) -> None:
+    broker.on("POST", "/v1/meshes", said)
+    ran = run("mesh", "create", "demo", "--broker", broker.url, "--json")
+    assert (ran.code, ran.json["code"]) == (1 if code == "config_invalid" else 3, code)
+    assert ("is no claudemesh broker" in ran.err) is (ran.code == 1)
+
+
+def test_a_member_that_asks_for_another_name_is_told_that_it_keeps_its_own(
+    run: Run, home: Home, broker: ScriptedDaemon
+) -> None:
+    join_mesh(home, "demo", broker.url)
+    broker.on("POST", "/v1/meshes", answer("demo", "ada"))
+    ran = run("mesh", "create", "demo", "--broker", broker.url, "--name", "zed", "--json")
+    assert (ran.code, ran.json["name"]) == (0, "ada")
+    assert "you were ada in it already" in ran.err
+    assert run("mesh", "create", "demo", "--broker", broker.url, "--name", "ada").err == ""
+    assert run("mesh", "create", "demo", "--broker", broker.url).err == ""
 
 
 @pytest.mark.parametrize(
@@ -171,6 +245,22 @@ def test_an_invite_is_made_without_the_broker_and_signed(run: Run, home: Home) -
     assert ran.json["expires_at"] == invite.expires_at
     assert run("mesh", "invite", "demo").out.strip()  # nothing but the code, for $(…)
     assert run("mesh", "invite", "other").code == 2
+
+
+def make_plain_member(home: Home) -> None:
+    state_dir = home.mesh_dir("demo")
+    member = msgspec.structs.replace(identity.load_membership(state_dir), role="member")
+    identity.store(state_dir, identity.load_keys(state_dir), member)
+
+
+@pytest.mark.req("I3")
+def test_a_plain_member_gets_no_code_that_nobody_could_use_unless_it_knows_better(run: Run, home: Home) -> None:
+    join_mesh(home, "demo")
+    make_plain_member(home)
+    ran = run("mesh", "invite", "demo", "--json")
+    assert (ran.code, ran.json["code"]) == (1, "forbidden")
+    assert "--anyway" in ran.err
+    assert parse_code(run("mesh", "invite", "demo", "--anyway", "--json").json["code"]).slug == "demo"
 
 
 @pytest.fixture
@@ -327,9 +417,7 @@ def test_a_copy_that_may_not_invite_needs_a_code_and_one_of_its_mesh(
     run: Run, home: Home, broker: ScriptedDaemon, code: str
 ) -> None:
     join_mesh(home, "demo", broker.url)
-    state_dir = home.mesh_dir("demo")
-    member = msgspec.structs.replace(identity.load_membership(state_dir), role="member")
-    identity.store(state_dir, identity.load_keys(state_dir), member)
+    make_plain_member(home)
     assert run("daemon", "remint").code == 2
     assert run("daemon", "remint", "--code", changed(code, mesh_id="other")).code == 2
     assert run("daemon", "remint", "--code", code, "--name", "copy").code == 0

@@ -88,8 +88,14 @@ def test_a_text_is_a_text_whatever_it_looks_like(
     assert daemon.asked[0].json["message"] == ("from standard input" if text == "-" else text)
 
 
-def test_what_is_not_unicode_is_refused_and_not_sent(run: Run, daemon: ScriptedDaemon) -> None:
-    assert run("send", "bob", "\udcff").code == 2
+@pytest.mark.parametrize("text", ["\udcff", "-"])
+def test_what_is_not_unicode_is_refused_and_not_sent(
+    run: Run, daemon: ScriptedDaemon, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff"), encoding="utf-8"))
+    ran = run("send", "bob", text)
+    assert ran.code == 2
+    assert "not UTF-8" in ran.err
     assert daemon.asked == []
 
 
@@ -217,11 +223,12 @@ def test_following_shows_the_list_and_then_what_arrives_each_once(run: Run, daem
 @pytest.mark.usefixtures("no_pause")
 def test_following_goes_on_after_the_last_event_when_the_daemon_was_away(run: Run, daemon: ScriptedDaemon) -> None:
     daemon.on("GET", "/v1/inbox", page())
-    daemon.on("GET", "/v1/events", stream(event(1, "e.1")), None, stream(event(2, "e.2")), GONE)
+    daemon.on("GET", "/v1/events", stream(event(1, "e.1")), None, None, stream(event(2, "e.2")), GONE)
     ran = run("inbox", "--follow", "--json")
     assert [line.get("client_message_id") for line in ran.lines] == ["c1", "c2", None]
+    assert ran.err.count("the daemon is away") == 1
     ids = [asked.headers.get("last-event-id") for asked in daemon.asked if asked.path == "/v1/events"]
-    assert ids == [None, "e.1", "e.1", "e.2"]
+    assert ids == [None, "e.1", "e.1", "e.1", "e.2"]
 
 
 @pytest.mark.usefixtures("no_pause")
@@ -234,12 +241,39 @@ def test_a_stream_that_ended_before_its_first_event_leaves_no_gap(run: Run, daem
 
 @pytest.mark.usefixtures("no_pause")
 def test_a_topics_tail_shows_only_that_topic(run: Run, daemon: ScriptedDaemon) -> None:
+    daemon.on("GET", "/v1/topic/list", topics("ops", subscribed=True))
     daemon.on("GET", "/v1/inbox", page(message(1, topic="ops")))
     events = stream(event(2, "e.2", topic="other"), event(3, "e.3", topic="ops"), event(4, "e.4"))
     daemon.on("GET", "/v1/events", events, GONE)
     ran = run("topic", "tail", "#ops", "--json")
     assert [line.get("client_message_id") for line in ran.lines] == ["c1", "c3", None]
-    assert daemon.asked[1].query == "topic=ops&limit=1000"
+    assert daemon.asked[2].query == "topic=ops&limit=1000"
+    assert "not joined" not in ran.err
+
+
+def topics(name: str, *, subscribed: bool) -> bytes:
+    return respond(200, {"topics": [{"name": name, "subscribed": subscribed, "subscribers": 1}]})
+
+
+def test_the_tail_of_a_topic_that_is_not_there_is_refused(run: Run, daemon: ScriptedDaemon) -> None:
+    daemon.on("GET", "/v1/topic/list", topics("ops", subscribed=True))
+    ran = run("topic", "tail", "nosuch", "--json")
+    assert (ran.code, ran.json["code"]) == (1, "destination_not_found")
+    assert [asked.path for asked in daemon.asked] == ["/v1/topic/list"]
+
+
+@pytest.mark.usefixtures("no_pause")
+@pytest.mark.parametrize(
+    ("said", "hint"), [(topics("ops", subscribed=False), True), (refuse(503, "broker_unreachable"), False)]
+)
+def test_a_tail_goes_on_without_a_broker_and_says_what_is_not_joined(
+    run: Run, daemon: ScriptedDaemon, said: bytes, *, hint: bool
+) -> None:
+    daemon.on("GET", "/v1/topic/list", said).on("GET", "/v1/inbox", page(message(1, topic="ops")))
+    daemon.on("GET", "/v1/events", stream(), GONE)
+    ran = run("topic", "tail", "ops", "--json")
+    assert ran.lines[0]["client_message_id"] == "c1"
+    assert ("topic join ops" in ran.err) is hint
 
 
 @pytest.mark.usefixtures("no_pause")
@@ -272,6 +306,24 @@ def test_a_trace_shows_each_step_with_its_evidence(run: Run, daemon: ScriptedDae
     assert run("trace", "build/42", "--json").json == life
     shown = run("trace", "build/42").out
     assert "outbox row r1" in shown
+
+
+@pytest.mark.req("Q6")
+@pytest.mark.parametrize(
+    ("broker_message_id", "is_current", "is_said"), [("b1", False, True), ("b1", True, False), (None, False, False)]
+)
+def test_a_trace_says_when_it_is_only_what_is_known_here(
+    run: Run, daemon: ScriptedDaemon, broker_message_id: str | None, *, is_current: bool, is_said: bool
+) -> None:
+    life: dict[str, Any] = {
+        "client_message_id": "x",
+        "broker_message_id": broker_message_id,
+        "state": "accepted",
+        "steps": [],
+        "is_current": is_current,
+    }
+    daemon.on("GET", "/v1/trace/x", respond(200, life))
+    assert ("(the broker cannot be asked now)" in run("trace", "x").out) is is_said
 
 
 def test_an_unknown_id_is_a_failure(run: Run, daemon: ScriptedDaemon) -> None:

@@ -1,11 +1,15 @@
 """What an operator does without a daemon, or to one: tokens, logs, settings, completions, a look at the outbox."""
 
 import json
+import os
+from types import SimpleNamespace
 
 import pytest
 
 from claudemesh.cli.command import Session
 from claudemesh.cli.daemon import Flags, build_settings
+from claudemesh.daemon.http.status import describe_link
+from claudemesh.runtime import processes
 from claudemesh.runtime.home import Home, InstanceLock, Surroundings, read_private, write_private
 from tests.unit.cli.conftest import Run, join_mesh
 from tests.unit.cli.scripted import ScriptedDaemon, respond
@@ -35,6 +39,37 @@ def test_a_daemon_without_its_broker_says_why(run: Run, daemon: ScriptedDaemon) 
     ran = run("daemon", "status")
     assert ran.code == 0
     assert "broker not connected: Connection refused" in ran.out
+
+
+def test_a_daemon_whose_link_is_not_ready_is_catching_up(run: Run, daemon: ScriptedDaemon) -> None:
+    link = describe_link("connected", is_ready=False)
+    health = {"connected": False, "link": link, "queue_depth": 0, "inflight": 0}
+    daemon.on("GET", "/v1/health", respond(200, health))
+    assert "broker catching up\n" in run("daemon", "status").out
+    assert describe_link("connected", is_ready=True) == "connected"
+    assert describe_link("Connection refused", is_ready=False) == "Connection refused"
+
+
+def test_a_start_tells_of_the_link_when_it_is_known(
+    run: Run, daemon: ScriptedDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "start_detached", lambda *_: SimpleNamespace(poll=lambda: None))
+    healths = [
+        {"connected": link == "connected", "link": link, "queue_depth": 0, "inflight": 0}
+        for link in ("connecting", "catching up", "connected")
+    ]
+    daemon.on("GET", "/v1/health", *(respond(200, health) for health in healths))
+    assert run("daemon", "up", "--json").json["link"] == "connected"
+    assert len(daemon.asked) == len(healths)
+
+
+def test_a_daemon_that_is_kept_running_is_stopped_with_a_word_on_who_starts_it_again(run: Run, home: Home) -> None:
+    join_mesh(home, "local")
+    with InstanceLock(home.up_lock):
+        assert f"claudemesh up` starts it again: to stop both, stop that one (process {os.getpid()})" in (
+            run("daemon", "down").err
+        )
+    assert run("daemon", "down").err == ""
 
 
 def test_what_a_daemon_cannot_do_yet_is_said_with_another_way(run: Run, daemon: ScriptedDaemon) -> None:
@@ -75,7 +110,8 @@ def test_the_settings_in_force_are_shown(run: Run, home: Home, monkeypatch: pyte
     shown = run("config", "show", "--json").json
     assert (shown["home"], shown["ci"], shown["defaults"]["ephemeral"]) == (str(home.root), "CI", True)
     assert shown["settings"]["clone.policy"] == "warn"
-    assert "clone.policy = warn" in run("config", "show").out
+    lines = run("config", "show").out.splitlines()
+    assert {'clone.policy = "warn"', 'meshes = ["demo"]', 'ci = "CI"'} <= set(lines)
 
 
 @pytest.mark.req("C1")

@@ -1,12 +1,10 @@
 """The sender by itself. Rows that are too old: by a clock nobody can set, by the broker's word, in nobody's way."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import apsw
 import pytest
 
 from claudemesh.daemon.directory import Directory
@@ -24,30 +22,13 @@ from claudemesh.runtime.ids import UlidSource
 from claudemesh.runtime.world import World
 from claudemesh.storage.sqlite import Database
 from claudemesh.wire.frames import Outcome, parse_item
+from tests.doubles import ManualClock, held_writer
 
 DAY_MS = 86_400_000
 MAX_AGE_MS = 6 * DAY_MS
 WITHIN_S = 20
 
 Call = Callable[[str], Any]
-
-
-class SetClock:
-    """A clock whose two sides a test sets, each by itself."""
-
-    def __init__(self) -> None:
-        self.wall = 1_700_000_000_000
-        self.monotonic = 5_000_000
-
-    def wall_ms(self) -> int:
-        return self.wall
-
-    def monotonic_ms(self) -> int:
-        return self.monotonic
-
-    def advance(self, ms: int) -> None:
-        self.wall += ms
-        self.monotonic += ms
 
 
 class Link:
@@ -118,24 +99,6 @@ class CountingStore(SqliteOutboxStore):
         return super().claim(asked)
 
 
-@asynccontextmanager
-async def held_writer(database: Database) -> AsyncIterator[None]:
-    entered, release = threading.Event(), threading.Event()
-
-    def wait(_connection: apsw.Connection, items: Sequence[None]) -> list[None]:
-        entered.set()
-        release.wait(WITHIN_S)
-        return list(items)
-
-    holding = database.write(wait, None)
-    assert await asyncio.to_thread(entered.wait, WITHIN_S)
-    try:
-        yield
-    finally:
-        release.set()
-        await holding
-
-
 def count_commits(database: Database) -> Callable[[], int]:
     """Count them from now on, with the one that is under way."""
     commits = 0
@@ -151,7 +114,7 @@ def count_commits(database: Database) -> Callable[[], int]:
 
 class House:
     def __init__(self) -> None:
-        self.clock = SetClock()
+        self.clock = ManualClock()
         self.world = World(self.clock, UlidSource(self.clock), lambda: 0.0)
         self.outbox = CountingStore(SqliteOutboxStore.in_memory()._database)
         self.outward = Outward()
@@ -170,6 +133,10 @@ class House:
         )
         at = self.world.steady_ms()
         await self.outbox.settle([Settlement(seq=row.seq, event=OutboxEvent.FAILED, at=at) for row in claimed.rows])
+
+    async def try_all_but_settle(self, to: str = "q") -> None:
+        lanes = (Destination(Kind.QUEUE, to),)
+        await self.outbox.claim(ClaimAsked(destinations=lanes, rows_max=1, bytes_max=1, accepted_since=0))
 
     def overdue(self) -> Overdue:
         return Overdue(self.outbox, self.world, lambda: MAX_AGE_MS)
@@ -251,6 +218,26 @@ async def test_what_stands_behind_a_row_that_could_not_be_settled_follows_when_i
     assert await house.state("first") == ("done", None)
 
 
+@pytest.mark.req("D1")
+async def test_a_row_that_comes_when_the_sender_has_stopped_is_accepted_all_the_same(house: House) -> None:
+    async with house.draining() as drain:
+        drain.connected(Link())
+        house.outward.drain = drain
+        await house.accept("before")
+        await house.until("before", ("done", None))
+    await house.accept("after")
+    assert await house.state("after") == ("pending", None)
+
+
+@pytest.mark.req("D7", "D11")
+async def test_a_row_that_cannot_be_settled_yet_is_not_looked_at_again_and_again(house: House) -> None:
+    await house.accept(*(f"m{number}" for number in range(ROWS_MAX + 1)))
+    await house.try_all_but_settle()
+    lanes = (Destination(Kind.QUEUE, "q"),)
+    claimed = await house.outbox.claim(ClaimAsked(destinations=lanes, rows_max=1, bytes_max=1, accepted_since=0))
+    assert (claimed.rows, claimed.more) == ([], set()), "whoever settles what is out comes back for the rest"
+
+
 async def test_where_a_claim_took_all_none_follows_until_something_new_comes(house: House) -> None:
     await house.accept("first")
     async with house.draining() as drain:
@@ -296,6 +283,7 @@ async def test_time_that_really_passes_does(house: House) -> None:
         ({"accepted": False}, ("dead", "max_age_exceeded")),
         ({"accepted": True, "broker_message_id": "B", "history_id": 1}, ("done", None)),
         (InvalidRequest("no such call"), ("dead", "outcome_unknown")),
+        (["nonsense"], ("dead", "outcome_unknown")),
     ],
 )
 async def test_a_row_that_was_tried_waits_at_the_start_until_the_broker_can_be_asked(
@@ -311,6 +299,35 @@ async def test_a_row_that_was_tried_waits_at_the_start_until_the_broker_can_be_a
     async with house.draining() as drain:
         drain.connected(Link(lambda _: answer))
         await house.until("tried", state)
+
+
+@pytest.mark.req("D8")
+async def test_a_row_that_a_silent_broker_was_asked_about_is_asked_about_again_on_the_next_connection(
+    house: House,
+) -> None:
+    await house.accept("tried")
+    await house.try_all()
+    house.clock.advance(MAX_AGE_MS + 1)
+    silent = Link(lambda _: BrokerUnreachable("silent"))
+    async with house.draining() as drain:
+        drain.connected(silent)
+        async with asyncio.timeout(WITHIN_S):
+            while len(silent.asked) < 2:  # noqa: ASYNC110  at the start, and when it was found in a lane's way
+                await asyncio.sleep(0)
+        drain.disconnected()
+        drain.connected(Link())
+        await house.until("tried", ("dead", "max_age_exceeded"))
+
+
+@pytest.mark.req("D8", "D11")
+async def test_a_destination_waits_while_there_is_no_room_to_write_its_old_row_off(house: House) -> None:
+    await house.accept("old")
+    house.clock.advance(MAX_AGE_MS + 1)
+    house.outbox.full = 1
+    overdue = house.overdue()
+    assert await overdue.give_up(None) == {Destination(Kind.QUEUE, "q")}
+    assert await overdue.give_up(None) == set()
+    assert await house.state("old") == ("dead", "max_age_exceeded")
 
 
 @pytest.mark.req("D8")

@@ -108,35 +108,16 @@ class Client:
             path, where = "/v1/topic/post", {"topic": to.removeprefix(TOPIC_MARK)}
         else:
             path, where = "/v1/send", {"to": to}
-        return self._send(
-            path, where, message, client_message_id, priority=priority, meta=meta, reply_to_id=reply_to_id
-        )
-
-    def topic_post(  # noqa: PLR0913 - as send
-        self,
-        topic: str,
-        message: str,
-        *,
-        priority: str | None = None,
-        meta: Json | None = None,
-        mentions: Sequence[str] | None = None,
-        reply_to_id: str | None = None,
-        client_message_id: str | None = None,
-    ) -> Json:
-        more: Json = {"priority": priority, "meta": meta, "reply_to_id": reply_to_id}
-        more["mentions"] = list(mentions) if mentions else None
-        return self._send("/v1/topic/post", {"topic": topic}, message, client_message_id, **more)
+        more = {"priority": priority, "meta": meta, "reply_to_id": reply_to_id}
+        given = {name: value for name, value in more.items() if value is not None}
+        chosen = mint_id() if client_message_id is None else parse_client_message_id(client_message_id)
+        body = {**where, "message": message, **given, "client_message_id": chosen}
+        return self._until_answered(path, body, client_message_id=chosen)
 
     def send_batch(self, sends: Sequence[Json]) -> Json:
         """Send up to 1,000 messages, each a dict of send's fields; each has its own id and its own outcome."""
         items = [{**one, "client_message_id": one.get("client_message_id") or mint_id()} for one in sends]
         return self._until_answered("/v1/send/batch", {"sends": items})
-
-    def _send(self, path: str, where: Json, message: str, client_message_id: str | None, **more: object) -> Json:
-        chosen = mint_id() if client_message_id is None else parse_client_message_id(client_message_id)
-        given = {name: value for name, value in more.items() if value is not None}
-        body = {**where, "message": message, **given, "client_message_id": chosen}
-        return self._until_answered(path, body, client_message_id=chosen)
 
     def _until_answered(self, path: str, body: Json, **named: Extra) -> Json:
         """Ask until there is an answer or no time. The ids are in the body, so all tries together count once."""

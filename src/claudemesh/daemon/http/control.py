@@ -1,12 +1,11 @@
 """Topics, queues, members and peers: what only the broker can answer, so online only. The daemon passes it on."""
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from claudemesh.asgi.messages import Request, Response, json_response
-from claudemesh.asgi.routes import Route
+from claudemesh.asgi.routes import Handler, Route
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.kernel.errors import (
     BrokerUnreachable,
@@ -17,7 +16,7 @@ from claudemesh.kernel.errors import (
     NotFound,
 )
 from claudemesh.wire.instants import render_instant
-from claudemesh.wire.names import ABOUT_LENGTH_MAX, TOPIC_PATTERN
+from claudemesh.wire.names import ABOUT_LENGTH_MAX, SENDS_PER_WINDOW_MAX, TOPIC_PATTERN, Policy
 
 Name = Annotated[str, msgspec.Meta(pattern=f"^(?:{TOPIC_PATTERN})$", description="Of a topic or a queue.")]
 
@@ -57,8 +56,8 @@ class ProfileBody(msgspec.Struct, frozen=True):
 class MeshBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is not said stays."""
 
-    connections: Literal["prefer_newest", "prefer_oldest", "allow_concurrent"] | None = None
-    sends_per_window: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    connections: Policy | None = None
+    sends_per_window: Annotated[int, msgspec.Meta(ge=1, le=SENDS_PER_WINDOW_MAX)] | None = None
 
 
 class PeersQuery(msgspec.Struct, frozen=True):
@@ -107,16 +106,16 @@ class Work(Lease, frozen=True, kw_only=True):
     lease_token: int
 
 
-Handler = Callable[[Request], Awaitable[Response]]
-
 _ON_THE_WIRE: Final = {"topic": "name", "queue": "name"}
+_INSTANTS: Final = frozenset({"accepted_at", "created_at", "lease_expires_at", "revoked_at"})
 
 
 def control_routes(parts: Parts) -> list[Route]:
     receiving = parts.receiving
 
     async def call(op: str, args: dict[str, Any]) -> Response:
-        return json_response(_dated(await receiving.link.call(op, args)))
+        answer: dict[str, Any] | None = await receiving.link.call(op, args)
+        return json_response(answer and _dated(answer))
 
     def passed_on(op: str) -> Handler:
         async def handle(request: Request) -> Response:
@@ -126,7 +125,8 @@ def control_routes(parts: Parts) -> list[Route]:
         return handle
 
     async def topics(_: Request) -> Response:
-        return await call("topic.list", {})
+        answer: dict[str, Any] = await receiving.link.call("topic.list", {})
+        return json_response(answer | {"topics": [_dated(topic) for topic in answer["topics"]]})
 
     async def peers(request: Request) -> Response:
         try:
@@ -190,13 +190,6 @@ def _get(
     )
 
 
-def _dated(answer: Any) -> Any:  # noqa: ANN401  JSON in, JSON out
-    """Write instants as everywhere on this surface; on the wire they are numbers."""
-    if isinstance(answer, list):
-        return [_dated(element) for element in answer]
-    if not isinstance(answer, dict):
-        return answer
-    return {
-        name: render_instant(value) if name.endswith("_at") and isinstance(value, int) else _dated(value)
-        for name, value in answer.items()
-    }
+def _dated(answer: dict[str, Any]) -> dict[str, Any]:
+    """Write our own instants as everywhere on this surface; on the wire they are numbers. `meta` is the user's."""
+    return answer | {name: render_instant(answer[name]) for name in _INSTANTS & answer.keys()}

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from claudemesh.asgi.messages import Request, Response, json_response
-from claudemesh.asgi.routes import Header, Route
+from claudemesh.asgi.routes import Handler, Header, Route
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.model import SendAsked
 from claudemesh.daemon.policy import TOPIC_MARK, Answer
@@ -99,32 +99,9 @@ def send_routes(parts: Parts) -> list[Route]:
         answers = await accepting.accept_many([_parse_entry(entry, mint) for entry in entries])
         return json_response(BatchAnswer([_render_outcome(answer) for answer in answers]))
 
-    also_202 = {200: "The same send was accepted by the broker before."}
     return [
-        Route(
-            method="POST",
-            path="/v1/send",
-            handler=send,
-            summary="Accept a message for a member, a topic or a queue; answered when it is durable.",
-            request=SendBody,
-            response=SendAnswer,
-            status=202,
-            statuses=also_202,
-            headers=(_KEY,),
-            errors=_ERRORS,
-        ),
-        Route(
-            method="POST",
-            path="/v1/topic/post",
-            handler=post,
-            summary="Accept a message for a topic; answered when it is durable.",
-            request=TopicPostBody,
-            response=SendAnswer,
-            status=202,
-            statuses=also_202,
-            headers=(_KEY,),
-            errors=_ERRORS,
-        ),
+        _one_send("/v1/send", send, SendBody, "a member, a topic or a queue"),
+        _one_send("/v1/topic/post", post, TopicPostBody, "a topic"),
         Route(
             method="POST",
             path="/v1/send/batch",
@@ -136,6 +113,21 @@ def send_routes(parts: Parts) -> list[Route]:
             body_bytes_max=parts.settings.config.ipc.batch_bytes_max,
         ),
     ]
+
+
+def _one_send(path: str, handler: Handler, body: type[msgspec.Struct], whom: str) -> Route:
+    return Route(
+        method="POST",
+        path=path,
+        handler=handler,
+        summary=f"Accept a message for {whom}; answered when it is durable.",
+        request=body,
+        response=SendAnswer,
+        status=202,
+        statuses={200: "The same send was accepted by the broker before."},
+        headers=(_KEY,),
+        errors=_ERRORS,
+    )
 
 
 def _parse_send(body: SendBody, header: str | None, mint: Callable[[], str]) -> SendAsked:

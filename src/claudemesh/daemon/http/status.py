@@ -30,7 +30,7 @@ IPC_FEATURES: Final = [
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     connected: bool
-    link: str  # how the connection to the broker is, in words
+    link: str  # how the connection to the broker is, in words: `catching up` while it stands and is not ready
     lag_ms: int
     queue_depth: int
     inflight: int
@@ -64,16 +64,20 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
     requires_of_broker: list[str]
 
 
+def describe_link(status: str, *, is_ready: bool) -> str:
+    return "catching up" if status == "connected" and not is_ready else status
+
+
 def status_routes(parts: Parts) -> list[Route]:
     async def health(_: Request) -> Response:
         counts = await parts.outbox.counts()
         connector = parts.connector
-        link = connector.link
+        link, is_ready = connector.link, parts.receiving.is_ready
         uptime_ms = parts.world.clock.monotonic_ms() - parts.started_ms
         return json_response(
             Health(
-                connected=parts.receiving.is_ready,
-                link=connector.status,
+                connected=is_ready,
+                link=describe_link(connector.status, is_ready=is_ready),
                 lag_ms=await parts.receiving.lag_ms(),
                 queue_depth=counts[OutboxState.PENDING],
                 inflight=counts[OutboxState.INFLIGHT],

@@ -1,4 +1,4 @@
-"""How an outcome travels from the writer's thread to whoever waits for it.
+"""How an outcome travels from the thread that found it, the writer's or a reader's, to whoever waits for it.
 
 A caller waits either in a thread or in an event loop. Waking a loop costs more than an answer does, so all answers
 of a group that belong to one loop go over in one call.

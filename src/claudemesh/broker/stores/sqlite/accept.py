@@ -30,8 +30,9 @@ from claudemesh.broker.model import (
 )
 from claudemesh.broker.policy import Deferrals, derive_duplicate, judge_standing
 from claudemesh.broker.stores.sqlite.blocks import to_blocks
+from claudemesh.broker.stores.sqlite.directory import judge_in_force
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one
-from claudemesh.kernel.errors import DestinationNotFound, IntegrityError, MeshError, NotSubscribed, Revoked
+from claudemesh.kernel.errors import DestinationNotFound, IntegrityError, MeshError, NotSubscribed
 from claudemesh.kernel.fingerprint import Fingerprint, Kind
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
@@ -164,8 +165,9 @@ class _Plan:
 
     def judge(self, batch: Batch) -> list[AcceptOutcome]:
         sender = batch.sender
-        if not self._is_in_force(sender):
-            return [Revoked() for _ in batch.messages]
+        revoked = judge_in_force(self._connection, sender)
+        if revoked is not None:
+            return [revoked for _ in batch.messages]
         standing = self._standing.setdefault(sender.member_id, {})
         asked = [message.client_message_id for message in batch.messages]
         # What this transaction is about to write is newer than what the store says.
@@ -195,10 +197,6 @@ class _Plan:
 
     def _one(self, query: str, *values: object) -> Row | None:
         return fetch_one(self._connection, _SQL[query], values)
-
-    def _is_in_force(self, sender: Sender) -> bool:
-        row = self._one("sender_is_in_force", sender.member_id, sender.mesh_id)
-        return row is not None and bool(row[0])
 
     def _resolve(self, sender: Sender, message: Message) -> _Destination | MeshError:
         key = (sender.mesh_id, message.kind, message.ref)

@@ -4,10 +4,6 @@ SELECT client_message_id, state, request_fingerprint, broker_message_id, history
 FROM client_message_dedupe
 WHERE sender_id = ?1 AND client_message_id IN (SELECT value FROM json_each(?2))
 
--- name: sender_is_in_force
--- A member who was revoked since the hello sends nothing more.
-SELECT revoked_at IS NULL FROM member WHERE id = ?1 AND mesh_id = ?2
-
 -- name: find_member
 -- The member that a key leads to: the key in force, a retired one, or one of a session, live or ended.
 SELECT k.member_id, k.kind

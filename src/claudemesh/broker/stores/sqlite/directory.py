@@ -7,7 +7,7 @@ from importlib.resources import files
 import apsw
 
 from claudemesh.broker.model import ConnectionPolicy, Member, Mesh, Newcomer, Role, Sender
-from claudemesh.broker.policy import MANAGERS, judge_manager, judge_member_change
+from claudemesh.broker.policy import judge_manager, judge_member_change
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one
 from claudemesh.kernel.errors import InviteRefused, MeshError, NameTaken, NotFound, Revoked
 from claudemesh.storage.sqlfile import load_queries
@@ -46,6 +46,12 @@ class _MeshChange:
     actor: Sender
     policy: ConnectionPolicy | None
     sends_per_window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    sender: Sender
+    about: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +99,19 @@ class SqliteDirectoryStore:
         return await self._database.write(_change_members, _MemberChange(actor, key_or_name, role, 0))
 
     async def set_about(self, sender: Sender, about: str) -> None:
-        await self._database.write(_set_abouts, (sender.member_id, about))
+        await self._database.write(_set_abouts, _About(sender, about))
 
     async def set_mesh(self, actor: Sender, policy: ConnectionPolicy | None, sends_per_window: int | None) -> Mesh:
         return await self._database.write(_set_meshes, _MeshChange(actor, policy, sends_per_window))
 
 
 # --- on the writer's thread ------------------------------------------------------------------------
+
+
+def judge_in_force(connection: apsw.Connection, sender: Sender) -> Revoked | None:
+    """Refuse whoever was revoked since the hello; asked in the transaction that does what it wants."""
+    row = fetch_one(connection, _SQL["is_in_force"], (sender.member_id, sender.mesh_id))
+    return None if row is not None and row[0] else Revoked()
 
 
 def _create_meshes(
@@ -131,7 +143,7 @@ def _join_one(connection: apsw.Connection, asked: _Join) -> Member | MeshError:
     if standing is not None:
         return standing if standing.revoked_at is None else Revoked()
     inviter = _member(connection, mesh_id, asked.inviter)
-    if inviter is None or inviter.revoked_at is not None or inviter.role not in MANAGERS:
+    if inviter is None or judge_manager(inviter) is not None:
         return InviteRefused("whoever signed it may not invite", reason="not_allowed")
     uses = fetch(connection, _SQL["invite_uses"], (mesh_id, asked.invite_id))[0][0]
     if uses >= asked.uses_max:
@@ -194,9 +206,14 @@ def _change_member(connection: apsw.Connection, asked: _MemberChange) -> Member 
     return _by_id(connection, Sender(mesh_id, target.id))
 
 
-def _set_abouts(connection: apsw.Connection, asked: Sequence[tuple[int, str]]) -> list[None]:
-    connection.executemany(_SQL["set_about"], asked)
-    return [None] * len(asked)
+def _set_abouts(connection: apsw.Connection, asked: Sequence[_About]) -> list[MeshError | None]:
+    outcomes: list[MeshError | None] = []
+    for one in asked:
+        refusal = judge_in_force(connection, one.sender)
+        if refusal is None:
+            connection.execute(_SQL["set_about"], (one.sender.member_id, one.about))
+        outcomes.append(refusal)
+    return outcomes
 
 
 def _set_meshes(connection: apsw.Connection, asked: Sequence[_MeshChange]) -> list[Mesh | MeshError]:

@@ -24,6 +24,10 @@ WHERE mesh_id = ?1 AND pubkey = ?2
 SELECT id, uid, mesh_id, pubkey, name, role, about, joined_at, revoked_at FROM member
 WHERE mesh_id = ?1 AND revoked_at IS NULL ORDER BY id
 
+-- name: is_in_force
+-- A member who was revoked since the hello does nothing more.
+SELECT revoked_at IS NULL FROM member WHERE id = ?1 AND mesh_id = ?2
+
 -- name: member_by_id
 -- A member as the stores know it.
 SELECT id, uid, mesh_id, pubkey, name, role, about, joined_at, revoked_at FROM member WHERE id = ?1

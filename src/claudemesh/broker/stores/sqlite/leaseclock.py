@@ -5,18 +5,16 @@ counts. Between processes it stands still: a lease keeps over a restart what was
 """
 
 from collections.abc import Sequence
+from importlib.resources import files
 
 import apsw
 
 from claudemesh.broker.stores.sqlite.rows import fetch_one
 from claudemesh.kernel.clock import Clock
+from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
 
-_READ = "SELECT value FROM broker_state WHERE name = 'lease_clock_ms'"
-_WRITE = """
-INSERT INTO broker_state (name, value) VALUES ('lease_clock_ms', ?1)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value
-"""
+_SQL = load_queries(files(__package__) / "leaseclock.sql")
 
 
 class LeaseClock:
@@ -34,10 +32,10 @@ class LeaseClock:
 
 
 def _read(connection: apsw.Connection) -> int:
-    row = fetch_one(connection, _READ)
+    row = fetch_one(connection, _SQL["kept"])
     return 0 if row is None else int(row[0])
 
 
 def _write(connection: apsw.Connection, instants: Sequence[int]) -> list[None]:
-    connection.execute(_WRITE, (str(max(instants)).encode(),))
+    connection.execute(_SQL["keep"], (str(max(instants)).encode(),))
     return [None for _ in instants]

@@ -7,7 +7,7 @@ import apsw
 import orjson
 
 from claudemesh.broker.model import DeliveryState, MessageReceipt, Progress, RecipientReceipt, Sender
-from claudemesh.broker.policy import derive_counts, derive_least, derive_message_state
+from claudemesh.broker.policy import derive_counts, derive_least, derive_message_state, derive_since
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.storage.sqlfile import load_queries
@@ -15,8 +15,8 @@ from claudemesh.storage.sqlite import Database
 
 _SQL = load_queries(files(__package__) / "receipts.sql")
 
-
 _NOWHERE: Row = (None, None)
+_STATE, _TIMES = 2, slice(3, 7)  # of a row of `recipients`
 
 
 class SqliteReceiptStore:
@@ -44,11 +44,11 @@ class SqliteReceiptStore:
         def read(connection: apsw.Connection) -> list[Progress]:
             asked = (sender.member_id, orjson.dumps(client_message_ids).decode())
             by_message: dict[tuple[str, str], dict[DeliveryState, tuple[int, int]]] = {}
-            for client_message_id, broker_message_id, state, count, at in fetch(
+            for client_id, broker_id, accepted_at, state, count, *times in fetch(
                 connection, _SQL["progress"], asked
             ):
-                found = by_message.setdefault((client_message_id, broker_message_id), {})
-                found[DeliveryState(state)] = (count, at)
+                found = by_message.setdefault((client_id, broker_id), {})
+                found[DeliveryState(state)] = (count, derive_since(DeliveryState(state), accepted_at, times))
             return [_progress(*ids, found) for ids, found in by_message.items()]
 
         return await self._database.read(read)
@@ -66,8 +66,10 @@ def _receipt(connection: apsw.Connection, mesh_id: int, row: Row) -> MessageRece
     client_message_id, broker_message_id, history_id, history_available, accepted_at = row
     where: Row | None = fetch_one(connection, _SQL["destination"], (mesh_id, history_id))
     kind, ref = where or _NOWHERE
-    recipients = [_recipient(one) for one in fetch(connection, _SQL["recipients"], (mesh_id, history_id))]
+    rows = fetch(connection, _SQL["recipients"], (mesh_id, history_id))
+    recipients = [_recipient(one) for one in rows]
     state = derive_message_state(recipients)
+    since = [derive_since(state, accepted_at, one[_TIMES]) for one in rows if one[_STATE] == state]
     return MessageReceipt(
         client_message_id=client_message_id,
         broker_message_id=broker_message_id,
@@ -77,7 +79,7 @@ def _receipt(connection: apsw.Connection, mesh_id: int, row: Row) -> MessageRece
         accepted_at=accepted_at,
         history_available=bool(history_available),
         state=state,
-        at=_instant(state, accepted_at, recipients),
+        at=max(since, default=accepted_at),  # when the last recipient in it came to it
         counts=derive_counts(recipients),
         recipients=recipients,
     )
@@ -109,15 +111,3 @@ def _recipient(row: Row) -> RecipientReceipt:
         dead_reason=dead_reason,
         attempts=attempts,
     )
-
-
-def _instant(state: DeliveryState, accepted_at: int, recipients: Sequence[RecipientReceipt]) -> int:
-    """Return when the message came to its state: when the last recipient in it did."""
-    times: dict[DeliveryState, list[int | None]] = {
-        DeliveryState.ACCEPTED: [accepted_at],
-        DeliveryState.DELIVERED: [r.delivered_at for r in recipients if r.state is state],
-        DeliveryState.READ: [r.read_at for r in recipients if r.state is state],
-        DeliveryState.ACTED: [r.acted_at for r in recipients if r.state is state],
-        DeliveryState.DEAD_LETTER: [r.dead_at for r in recipients if r.state is state],
-    }
-    return max((at for at in times[state] if at is not None), default=accepted_at)

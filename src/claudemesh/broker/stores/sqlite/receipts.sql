@@ -12,8 +12,8 @@ WHERE h.sender_id = ?1
 
 -- name: progress
 -- How many recipients of a sender's own messages are how far, and since when.
-SELECT d.client_message_id, d.broker_message_id, x.state, count(*),
-  max(coalesce(x.dead_at, x.acted_at, x.read_at, x.delivered_at, d.first_seen_at))
+SELECT d.client_message_id, d.broker_message_id, d.first_seen_at, x.state, count(*),
+  max(x.delivered_at), max(x.read_at), max(x.acted_at), max(x.dead_at)
 FROM json_each(?2) AS wanted
 CROSS JOIN client_message_dedupe AS d ON d.sender_id = ?1 AND d.client_message_id = wanted.value
 CROSS JOIN delivery_queue AS x ON x.mesh_id = d.mesh_id AND x.history_id = d.history_id

@@ -7,6 +7,7 @@ from importlib.resources import files
 import apsw
 
 from claudemesh.broker.model import Sender, Topic
+from claudemesh.broker.stores.sqlite.directory import judge_in_force
 from claudemesh.broker.stores.sqlite.rows import fetch, run
 from claudemesh.kernel.errors import DestinationNotFound, MeshError
 from claudemesh.storage.sqlfile import load_queries
@@ -46,11 +47,12 @@ class SqliteTopicStore:
         return await self._database.write(_unsubscribe, _Ask(sender, name, now_ms))
 
 
-def _create(connection: apsw.Connection, asked: Sequence[_Ask]) -> list[bool]:
-    outcomes = []
+def _create(connection: apsw.Connection, asked: Sequence[_Ask]) -> list[bool | MeshError]:
+    outcomes: list[bool | MeshError] = []
     for one in asked:
         row = (one.sender.mesh_id, one.name, one.sender.member_id, one.now_ms)
-        outcomes.append(run(connection, _SQL["create_topic"], row) > 0)
+        refusal = judge_in_force(connection, one.sender)
+        outcomes.append(refusal or run(connection, _SQL["create_topic"], row) > 0)
     return outcomes
 
 
@@ -81,5 +83,8 @@ def _unsubscribe(connection: apsw.Connection, asked: Sequence[_Ask]) -> list[boo
 
 
 def _find(connection: apsw.Connection, asked: _Ask) -> tuple[int, int] | MeshError:
-    rows = fetch(connection, _SQL["topic_and_history"], (asked.sender.mesh_id, asked.name, asked.sender.member_id))
+    refusal = judge_in_force(connection, asked.sender)
+    if refusal is not None:
+        return refusal
+    rows = fetch(connection, _SQL["topic_and_history"], (asked.sender.mesh_id, asked.name))
     return (rows[0][0], rows[0][1]) if rows else DestinationNotFound("there is no such topic")

@@ -10,9 +10,8 @@ SELECT t.name, t.created_at,
 FROM topic AS t WHERE t.mesh_id = ?1 ORDER BY t.name
 
 -- name: topic_and_history
--- A topic, and where the order of its mesh stands; for a member who was revoked since the hello there is none.
+-- A topic, and where the order of its mesh stands.
 SELECT t.id, c.history_id FROM topic AS t JOIN history_counter AS c ON c.mesh_id = t.mesh_id
-JOIN member AS m ON m.id = ?3 AND m.revoked_at IS NULL
 WHERE t.mesh_id = ?1 AND t.name = ?2
 
 -- name: subscribe

@@ -12,6 +12,7 @@ import apsw
 
 from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
 from claudemesh.broker.policy import QUEUE_RETURNS_MAX
+from claudemesh.broker.stores.sqlite.directory import judge_in_force
 from claudemesh.broker.stores.sqlite.leaseclock import LeaseClock
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one, run
 from claudemesh.kernel.errors import DestinationNotFound, IntegrityError, LeaseLost, MeshError, NotFound
@@ -101,6 +102,9 @@ class SqliteWorkStore:
 
     def _take_one(self, connection: apsw.Connection, asked: _Take) -> Work | MeshError | None:
         mesh_id, lease_now = asked.sender.mesh_id, self._leases.now_ms()
+        refusal = judge_in_force(connection, asked.sender)
+        if refusal is not None:
+            return refusal
         found = fetch_one(connection, _SQL["find_queue"], (mesh_id, asked.queue))
         if found is None:
             return DestinationNotFound("there is no such queue")
@@ -174,11 +178,12 @@ def _lost(verdict: object) -> LeaseLost:
     return LeaseLost(reason=verdict.because if isinstance(verdict, Lost) else "settled")
 
 
-def _create(connection: apsw.Connection, asked: Sequence[_Create]) -> list[bool]:
-    outcomes = []
+def _create(connection: apsw.Connection, asked: Sequence[_Create]) -> list[bool | MeshError]:
+    outcomes: list[bool | MeshError] = []
     for one in asked:
         row = (one.sender.mesh_id, one.name, one.sender.member_id, one.now_ms)
-        outcomes.append(run(connection, _SQL["create_queue"], row) > 0)
+        refusal = judge_in_force(connection, one.sender)
+        outcomes.append(refusal or run(connection, _SQL["create_queue"], row) > 0)
     return outcomes
 
 
@@ -231,6 +236,9 @@ def _apply(connection: apsw.Connection, query: str, place: _Place, *values: int)
 
 
 def _find(connection: apsw.Connection, claim: Claim) -> _Held | MeshError:
+    refusal = judge_in_force(connection, claim.sender)
+    if refusal is not None:
+        return refusal
     asked = (claim.broker_message_id, claim.sender.mesh_id, claim.queue)
     row = fetch_one(connection, _SQL["standing"], asked)
     if row is None:

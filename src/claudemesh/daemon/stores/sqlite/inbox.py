@@ -4,14 +4,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import apsw
 import orjson
 
-from claudemesh.daemon.ports import Bounds, Happened, InboxFilter, InboxMessage, InboxSweep, TimelineEntry
-from claudemesh.daemon.stores.sqlite.room import refusal_beyond, used_bytes
+from claudemesh.daemon.ports import Happened, InboxFilter, InboxMessage, InboxSweep, TimelineEntry
+from claudemesh.daemon.stores.sqlite.room import refusal_beyond
+from claudemesh.daemon.stores.sqlite.store import SqliteStore
 from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.storage.migrate import load_migrations
@@ -44,27 +44,15 @@ class _Restoration:
     upto: int | None  # None when there is no more
 
 
-class SqliteInboxStore:
+class SqliteInboxStore(SqliteStore):
+    schema, queries = SCHEMA, _SQL
+
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._limit_bytes = sys.maxsize
-
-    @classmethod
-    def open(cls, path: Path) -> "SqliteInboxStore":
-        return cls(Database.open(path, SCHEMA))
-
-    @classmethod
-    def in_memory(cls) -> "SqliteInboxStore":
-        return cls(Database.in_memory(SCHEMA))
-
-    def close(self) -> None:
-        self._database.close()
 
     def limit(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-
-    async def used_bytes(self) -> int:
-        return await self._database.read(used_bytes)
 
     async def receive(self, items: Sequence[DeliverItem], received_at: int) -> list[InboxMessage]:
         return await self._database.write(self._receive, _Arrival(tuple(items), received_at))
@@ -89,13 +77,6 @@ class SqliteInboxStore:
         def query(connection: apsw.Connection) -> InboxMessage | None:
             rows = connection.execute(_SQL["find"], (broker_message_id,)).fetchall()
             return _message(rows[0]) if rows else None
-
-        return await self._database.read(query)
-
-    async def bounds(self) -> Bounds:
-        def query(connection: apsw.Connection) -> Bounds:
-            row: Any = connection.execute(_SQL["bounds"]).fetchall()[0]
-            return Bounds(*row)
 
         return await self._database.read(query)
 

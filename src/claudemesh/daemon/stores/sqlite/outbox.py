@@ -8,7 +8,6 @@ import sys
 from collections.abc import Awaitable, Sequence
 from importlib.resources import files
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Final
 
 import apsw
@@ -27,8 +26,9 @@ from claudemesh.daemon.model import (
     StandingRow,
     Submission,
 )
-from claudemesh.daemon.ports import Bounds, ClaimAsked, Claimed
-from claudemesh.daemon.stores.sqlite.room import refusal_beyond, used_bytes
+from claudemesh.daemon.ports import ClaimAsked, Claimed
+from claudemesh.daemon.stores.sqlite.room import refusal_beyond
+from claudemesh.daemon.stores.sqlite.store import SqliteStore
 from claudemesh.kernel.errors import IdempotencyConflict, MeshError, StaleClaim
 from claudemesh.kernel.fingerprint import Fingerprint, prefix
 from claudemesh.kernel.outbox import MACHINE, OutboxEvent, OutboxState
@@ -45,21 +45,12 @@ _OPEN: Final = frozenset({OutboxState.PENDING, OutboxState.INFLIGHT})
 _DEAD: Final = frozenset({OutboxState.DEAD})
 
 
-class SqliteOutboxStore:
+class SqliteOutboxStore(SqliteStore):
+    schema, queries = SCHEMA, _SQL
+
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._accepts_bytes = self._claims_bytes = sys.maxsize
-
-    @classmethod
-    def open(cls, path: Path) -> "SqliteOutboxStore":
-        return cls(Database.open(path, SCHEMA))
-
-    @classmethod
-    def in_memory(cls) -> "SqliteOutboxStore":
-        return cls(Database.in_memory(SCHEMA))
-
-    def close(self) -> None:
-        self._database.close()
 
     # --- sends -----------------------------------------------------------------------------------
 
@@ -121,13 +112,6 @@ class SqliteOutboxStore:
 
         return await self._database.read(query)
 
-    async def bounds(self) -> Bounds:
-        def query(connection: apsw.Connection) -> Bounds:
-            row: Any = connection.execute(_SQL["bounds"]).fetchall()[0]
-            return Bounds(*row)
-
-        return await self._database.read(query)
-
     async def counts(self) -> dict[OutboxState, int]:
         return await self._database.read(_counts)
 
@@ -137,9 +121,6 @@ class SqliteOutboxStore:
             return None if row[0] is None else int(row[0])
 
         return await self._database.read(query)
-
-    async def used_bytes(self) -> int:
-        return await self._database.read(used_bytes)
 
     # --- what an operator does -------------------------------------------------------------------
 
@@ -231,7 +212,7 @@ def _claim_one(connection: apsw.Connection, asked: ClaimAsked) -> Claimed:
     for destination in asked.destinations:
         rows_max = asked.rows_max - len(claimed)
         rows: list[Any] = connection.execute(_SQL["waiting"], (destination.text, rows_max)).fetchall()
-        if len(rows) == rows_max:
+        if len(rows) == rows_max and (not rows or rows[0][7] == OutboxState.PENDING):
             more.add(destination)
         for place, row in enumerate(rows):
             waiting = _claimed_row(row, destination)

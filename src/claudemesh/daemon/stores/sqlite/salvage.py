@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,15 +18,10 @@ import apsw
 from claudemesh.daemon.stores.sqlite.outbox import SCHEMA
 from claudemesh.kernel.errors import StoreCorrupt
 from claudemesh.runtime.home import read_private, sync_directory, write_private
+from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
 
-COLUMNS: Final = (
-    "seq, id, client_message_id, request_fingerprint, to_asked, destination, payload, enqueued_at, attempts, "
-    "server_errors, next_attempt_at, status, last_error, delivered_at, broker_message_id, history_id, aborted_at, "
-    "aborted_by, superseded_by"
-)
-READ: Final = f"SELECT {COLUMNS} FROM outbox WHERE seq >= ?1 ORDER BY seq LIMIT 1"  # noqa: S608  our own names
-WRITE: Final = f"INSERT OR IGNORE INTO outbox ({COLUMNS}) VALUES ({', '.join('?' * 19)})"  # noqa: S608  as above
+_SQL: Final = load_queries(files("claudemesh.daemon.stores.sqlite") / "salvage.sql")
 _COMPANIONS: Final = ("", "-wal", "-shm")
 _FRESH: Final = ".recovering"  # the new file, until it is whole
 _MARK: Final = ".recovered"  # it is whole: where the damaged one goes
@@ -91,7 +87,7 @@ def _read_copy(path: Path) -> list[tuple[Any, ...]]:
 
 def _insert(connection: apsw.Connection, pages: Any) -> list[None]:  # noqa: ANN401  rows as SQLite gave them
     for rows in pages:
-        connection.executemany(WRITE, rows)
+        connection.executemany(_SQL["write"], rows)
     return [None] * len(pages)
 
 
@@ -102,7 +98,7 @@ def _readable(path: Path) -> Iterator[tuple[Any, ...]]:
         seq, step = 0, 1
         while step <= STEP_MAX:
             try:
-                rows = connection.execute(READ, (seq,)).fetchall()
+                rows = connection.execute(_SQL["read_from"], (seq,)).fetchall()
             except apsw.Error:
                 seq, step = seq + step, step * 2
                 continue
@@ -122,7 +118,7 @@ def _readable(path: Path) -> Iterator[tuple[Any, ...]]:
 def _between(connection: apsw.Connection, begin: int, end: int) -> Iterator[tuple[Any, ...]]:
     for seq in range(max(begin, 0), min(end, begin + STEP_MAX)):
         with suppress(apsw.Error):
-            found: list[Any] = connection.execute(READ, (seq,)).fetchall()
+            found: list[Any] = connection.execute(_SQL["read_from"], (seq,)).fetchall()
             if found and found[0][0] == seq and _is_whole(found[0]):
                 yield tuple(found[0])
 

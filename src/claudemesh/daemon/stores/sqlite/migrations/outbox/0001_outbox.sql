@@ -29,7 +29,6 @@ CREATE INDEX outbox_open ON outbox (destination, seq) WHERE status IN ('pending'
 CREATE INDEX outbox_by_age ON outbox (enqueued_at) WHERE status IN ('pending', 'inflight');
 CREATE INDEX outbox_inflight ON outbox (seq) WHERE status = 'inflight';
 CREATE INDEX outbox_dead ON outbox (seq) WHERE status = 'dead';
-CREATE INDEX outbox_aborted ON outbox (status, aborted_at) WHERE status = 'aborted';
 CREATE INDEX outbox_by_successor ON outbox (superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE INDEX outbox_by_broker_id ON outbox (broker_message_id) WHERE broker_message_id IS NOT NULL;
 

@@ -1,0 +1,40 @@
+"""What both of the daemon's files have in common: how they are opened, and what is asked of them as files."""
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import apsw
+
+from claudemesh.daemon.ports import Bounds
+from claudemesh.daemon.stores.sqlite.room import used_bytes
+from claudemesh.storage.sqlfile import Queries
+from claudemesh.storage.sqlite import Database, Schema
+
+
+class SqliteStore:
+    schema: ClassVar[Schema]
+    queries: ClassVar[Queries]
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        return cls(Database.open(path, cls.schema))
+
+    @classmethod
+    def in_memory(cls) -> Self:
+        return cls(Database.in_memory(cls.schema))
+
+    def close(self) -> None:
+        self._database.close()
+
+    async def bounds(self) -> Bounds:
+        def query(connection: apsw.Connection) -> Bounds:
+            row: Any = connection.execute(self.queries["bounds"]).fetchall()[0]
+            return Bounds(*row)
+
+        return await self._database.read(query)
+
+    async def used_bytes(self) -> int:
+        return await self._database.read(used_bytes)
