@@ -52,6 +52,8 @@ class Requirement:
 
 # --- where the tests stand ----------------------------------------------------------------------------------
 
+_DELIVERIES = "tests/contract/broker/test_delivery_contract.py"
+_WORK = "tests/contract/broker/test_work_contract.py"
 _ACCEPT = "tests/integration/test_daemon_accept.py"
 _ANSWERS = "tests/acceptance/test_accept_promises.py"
 _BROKER = "tests/acceptance/test_broker_promises.py"
@@ -1366,7 +1368,35 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
         ),
     ),
-    Requirement("Q3", "Queue work is leased with a fencing token to one worker.", "contract 4", "planned"),
+    Requirement(
+        "Q3",
+        "Queue work is leased with a fencing token to one worker.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="Work is acknowledged under whichever token stands.",
+                file="broker/stores/sqlite/work.py",
+                old="refusal = self._refusal(held, Fence(_owner(asked.claim), asked.claim.token))\n        if",
+                new="refusal = self._refusal(held, Fence(_owner(asked.claim), held.lease.token))\n        if",
+                test=f"{_CALLS}::test_work_is_leased_renewed_and_acked_over_the_wire",
+            ),
+            Fault(
+                what="Two workers get the same message.",
+                file="broker/stores/sqlite/work.sql",
+                old=("WHERE l.queue_id = ?1 AND l.owner_id IS NULL AND l.is_settled = 0\nORDER"),
+                new="WHERE l.queue_id = ?1 AND l.is_settled = 0\nORDER",
+                test=f"{_WORK}::test_workers_get_the_oldest_message_each_another_one",
+            ),
+            Fault(
+                what="Any member may acknowledge another's work.",
+                file="broker/stores/sqlite/work.py",
+                old="    return str(claim.sender.member_id)\n",
+                new="    return str(claim.sender.mesh_id and 3 - 1)\n",
+                test=f"{_DELIVERY}::test_work_is_leased_to_one_worker_at_a_time_and_acknowledged_with_its_token",
+            ),
+        ),
+    ),
     Requirement(
         "Q4",
         "A slow consumer costs bounded memory and rereads the store.",
@@ -1425,7 +1455,41 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
         ),
     ),
-    Requirement("Q6", "A receipt advances only on stored evidence, per recipient.", "contract 4", "planned"),
+    Requirement(
+        "Q6",
+        "A receipt advances only on stored evidence, per recipient.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="What is pushed counts as delivered.",
+                file="broker/deliver.py",
+                old="            points.reach(BEFORE_PUSH)\n",
+                new=(
+                    "            ids = [parcel.history_id for parcel in fresh]\n"
+                    "            await self._store.ack(self._recipient, ids, self._clock.wall_ms())\n"
+                ),
+                test=f"{_CALLS}::test_receipts_go_from_accepted_to_acted_and_only_by_evidence",
+            ),
+            Fault(
+                what="A message is as far as its most advanced recipient.",
+                file="broker/policy.py",
+                old="return min(states, key=_ADVANCE.index,",
+                new="return max(states, key=_ADVANCE.index,",
+                test=f"{_DELIVERIES}::test_a_message_shows_its_least_advanced_recipient_with_counts",
+            ),
+            Fault(
+                what="To list an inbox is to have read it.",
+                file="daemon/http/inbox.py",
+                old="    found = await inbox.page(wanted, after, size + 1)\n",
+                new=(
+                    "    found = await inbox.page(wanted, after, size + 1)\n"
+                    "    await inbox.mark_read([message.broker_message_id for message in found], 1)\n"
+                ),
+                test=f"{_DELIVERY}::test_a_read_mark_reaches_the_sender_and_a_reply_shows_that_it_acted",
+            ),
+        ),
+    ),
     Requirement(
         "Q7",
         "Cursors share one form; a stale or early one is told so.",

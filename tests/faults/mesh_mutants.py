@@ -177,28 +177,11 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         test="tests/contract/broker/test_delivery_contract.py::test_what_is_pushed_at_once_is_what_the_store_says",
     ),
     Fault(
-        what="What is pushed counts as delivered.",
-        file="broker/deliver.py",
-        old="            points.reach(BEFORE_PUSH)\n",
-        new=(
-            "            ids = [parcel.history_id for parcel in fresh]\n"
-            "            await self._store.ack(self._recipient, ids, self._clock.wall_ms())\n"
-        ),
-        test=f"{_CALLS}::test_receipts_go_from_accepted_to_acted_and_only_by_evidence",
-    ),
-    Fault(
         what="One recipient's acknowledgement stands for all.",
         file="broker/stores/sqlite/deliveries.sql",
         old=("recipient_id = ?3 AND delivered_at IS NULL\n\n-- name: count_attempt"),
         new=("recipient_id > 0 * ?3 AND delivered_at IS NULL\n\n-- name: count_attempt"),
         test=f"{_DELIVERIES}::test_an_ack_settles_the_members_own_deliveries_and_no_others",
-    ),
-    Fault(
-        what="A message is as far as its most advanced recipient.",
-        file="broker/policy.py",
-        old="return min(states, key=_ADVANCE.index,",
-        new="return max(states, key=_ADVANCE.index,",
-        test=f"{_DELIVERIES}::test_a_message_shows_its_least_advanced_recipient_with_counts",
     ),
     Fault(
         what="A message waits since its recipient read it elsewhere.",
@@ -252,16 +235,6 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         old="ConnectionPolicy.PREFER_NEWEST: Meeting.SUPERSEDED,",
         new="ConnectionPolicy.PREFER_NEWEST: Meeting.REFUSED,",
         test=f"{_HELLO}::test_another_instance_takes_over_and_only_it_gets_the_deliveries",
-    ),
-    Fault(
-        what="To list an inbox is to have read it.",
-        file="daemon/http/inbox.py",
-        old="    found = await inbox.page(wanted, after, size + 1)\n",
-        new=(
-            "    found = await inbox.page(wanted, after, size + 1)\n"
-            "    await inbox.mark_read([message.broker_message_id for message in found], 1)\n"
-        ),
-        test=f"{_DELIVERY}::test_a_read_mark_reaches_the_sender_and_a_reply_shows_that_it_acted",
     ),
     Fault(
         what="A mark is taken as told before the broker has answered.",
@@ -394,27 +367,6 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         test="tests/integration/test_sdk_in_memory.py::test_the_meta_of_work_comes_out_as_it_was_put_in",
     ),
     # --- work queues -----------------------------------------------------------------------------
-    Fault(
-        what="Work is acknowledged under whichever token stands.",
-        file="broker/stores/sqlite/work.py",
-        old=("        refusal = self._refusal(held, Fence(_owner(asked.claim), asked.claim.token))\n        if"),
-        new=("        refusal = self._refusal(held, Fence(_owner(asked.claim), held.lease.token))\n        if"),
-        test=f"{_CALLS}::test_work_is_leased_renewed_and_acked_over_the_wire",
-    ),
-    Fault(
-        what="Any member may acknowledge another's work.",
-        file="broker/stores/sqlite/work.py",
-        old="    return str(claim.sender.member_id)\n",
-        new="    return str(claim.sender.mesh_id and 3 - 1)\n",
-        test=f"{_DELIVERY}::test_work_is_leased_to_one_worker_at_a_time_and_acknowledged_with_its_token",
-    ),
-    Fault(
-        what="Two workers get the same message.",
-        file="broker/stores/sqlite/work.sql",
-        old=("WHERE l.queue_id = ?1 AND l.owner_id IS NULL AND l.is_settled = 0\nORDER"),
-        new="WHERE l.queue_id = ?1 AND l.is_settled = 0\nORDER",
-        test=f"{_WORK}::test_workers_get_the_oldest_message_each_another_one",
-    ),
     Fault(
         what="Work that nobody can do comes back for ever.",
         file="broker/stores/sqlite/work.py",
