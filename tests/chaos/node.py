@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from claudemesh.broker import app as broker_app
-from claudemesh.broker.settings import BrokerSettings
+from claudemesh.broker.settings import BrokerSettings, Limits
 from claudemesh.daemon import app as daemon_app
 from claudemesh.daemon.settings import DaemonSettings
 from tests.chaos.victim import arm
@@ -26,7 +26,9 @@ def main(kind: str, place: str, *rest: str) -> int:
         arm(points[0])
     if kind == "daemon":
         return daemon_app.run(DaemonSettings(state_dir=Path(place), tcp=False), say_ready)
-    settings = BrokerSettings(store=f"sqlite:///{place}/broker.db", listen=rest[0])
+    # Without a budget to wait for: between two kills more is sent than a window takes.
+    limits = Limits(sends_per_window=1_000_000)
+    settings = BrokerSettings(store=f"sqlite:///{place}/broker.db", listen=rest[0], limits=limits)
     return broker_app.run(settings, say_ready, log_to_stderr=False)
 
 

@@ -358,7 +358,7 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="The user's own meta is rewritten, and a number that is no instant makes work unreadable.",
         file="daemon/http/control.py",
-        old="    return answer | {name: render_instant(answer[name]) for name in _INSTANTS & answer.keys()}",
+        old="    return answer | {name: render_instant(at) for name, at in ours.items() if isinstance(at, int)}",
         new="    return {\n"
         "        name: _dated(value) if isinstance(value, dict)\n"
         '        else render_instant(value) if name.endswith("_at") else value\n'
@@ -495,6 +495,13 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         file="daemon/link.py",
         old="await asyncio.wait({putting, storing}, return_when=asyncio.FIRST_COMPLETED)",
         new="await putting",
+        test="tests/unit/daemon/test_link.py::test_a_connection_that_is_lost_while_the_inbox_is_behind_ends",
+    ),
+    Fault(
+        what="Why the broker closed is forgotten, because an acknowledgement could not be written.",
+        file="daemon/link.py",
+        old="if failed is not None and not isinstance(failed, BrokerUnreachable):",
+        new="if failed is not None:",
         test="tests/unit/daemon/test_link.py::test_a_connection_that_is_lost_while_the_inbox_is_behind_ends",
     ),
     Fault(

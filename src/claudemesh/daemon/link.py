@@ -162,7 +162,9 @@ class Link:
             while True:
                 await self._take_in(frames.parse_from_broker(await self._socket.recv()), receiver, storing)
         except ConnectionClosed as closed:
-            if storing.done() and not storing.cancelled() and (failed := storing.exception()):
+            failed = storing.exception() if storing.done() and not storing.cancelled() else None
+            # A broker that is gone is this same end, as storing saw it.
+            if failed is not None and not isinstance(failed, BrokerUnreachable):
                 raise NotStored(repr(failed)) from failed
             raise _closed(closed) from closed
         finally:

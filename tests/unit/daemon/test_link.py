@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosedError
+from websockets.frames import Close
 
 from claudemesh.daemon import link
-from claudemesh.daemon.link import Link, NotStored
+from claudemesh.daemon.link import Link, LinkClosed
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.wire import frames
 
@@ -30,7 +31,7 @@ class Socket:
         if self._texts:
             return self._texts.pop(0)
         await self._cut.wait()
-        raise ConnectionClosedError(None, None)
+        raise ConnectionClosedError(Close(frames.CLOSE_REPLACED_BY_NEWER, ""), None)
 
     async def send(self, _text: str) -> None:
         raise ConnectionClosedError(None, None)
@@ -76,5 +77,6 @@ async def test_a_connection_that_is_lost_while_the_inbox_is_behind_ends(monkeypa
         await inbox.is_storing.wait()
         await asyncio.sleep(0)  # the reader fills the queue, and waits for room
         inbox.may_store.set()  # the acknowledgement finds the connection cut
-        with pytest.raises(NotStored):
+        with pytest.raises(LinkClosed) as ended:
             await running
+        assert ended.value.code == frames.CLOSE_REPLACED_BY_NEWER, "it is known how it ended, not that storing did"

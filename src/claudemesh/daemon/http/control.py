@@ -192,4 +192,5 @@ def _get(
 
 def _dated(answer: dict[str, Any]) -> dict[str, Any]:
     """Write our own instants as everywhere on this surface; on the wire they are numbers. `meta` is the user's."""
-    return answer | {name: render_instant(answer[name]) for name in _INSTANTS & answer.keys()}
+    ours = {name: answer[name] for name in _INSTANTS & answer.keys()}
+    return answer | {name: render_instant(at) for name, at in ours.items() if isinstance(at, int)}
