@@ -98,12 +98,13 @@ async def local_daemon(  # noqa: PLR0913  all by name
     config: Config | None = None,
     tcp: bool = False,
     ephemeral_ttl_ms: int | None = None,
+    **timings: int,
 ) -> AsyncIterator[LocalDaemon]:
     """Start a daemon and stop it again; the same directory may be started again."""
     prepare(state_dir, keys, joined)
     daemon = LocalDaemon(state_dir, keys, real_world())
     settings = DaemonSettings(
-        state_dir=state_dir, config=config or Config(), tcp=tcp, ephemeral_ttl_ms=ephemeral_ttl_ms
+        state_dir=state_dir, config=config or Config(), tcp=tcp, ephemeral_ttl_ms=ephemeral_ttl_ms, **timings
     )
     started = asyncio.Event()
     daemon.task = asyncio.create_task(serve(settings, daemon.world, daemon.stopping, lambda _: started.set()))

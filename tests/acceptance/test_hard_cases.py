@@ -17,6 +17,18 @@ from tests.acceptance.test_terms_and_tokens import GOOD
 from tests.mesh import a_membership, a_welcome, local_broker, local_daemon, local_mesh, rejoin
 
 
+async def shook_hands(socket: ServerConnection, frame: dict[str, Any]) -> bool:
+    """Answer a hello and its terms as a broker does; False if it is something else."""
+    if frame["type"] == "hello":
+        ack = {"presenceId": "p", "memberId": "m", "meshSlug": "d", "leaseTtlMs": 1, "brokerVersion": "x"}
+        await socket.send(json.dumps({"type": "hello_ack", **ack}))
+    elif frame["type"] == "feature_negotiation_request":
+        await socket.send(json.dumps({"type": "feature_negotiation_response", "supported": GOOD}))
+    else:
+        return False
+    return True
+
+
 async def test_a_connection_that_ends_while_it_begins_does_not_end_the_daemon(tmp_path: Path) -> None:
     connections = 0
 
@@ -27,12 +39,9 @@ async def test_a_connection_that_ends_while_it_begins_does_not_end_the_daemon(tm
         await socket.send(a_welcome(socket.request.path))
         async for text in socket:
             frame = json.loads(text)
-            if frame["type"] == "hello":
-                ack = {"presenceId": "p", "memberId": "m", "meshSlug": "d", "leaseTtlMs": 1, "brokerVersion": "x"}
-                await socket.send(json.dumps({"type": "hello_ack", **ack}))
-            elif frame["type"] == "feature_negotiation_request":
-                await socket.send(json.dumps({"type": "feature_negotiation_response", "supported": GOOD}))
-            elif connections == 1:
+            if await shook_hands(socket, frame):
+                continue
+            if connections == 1:
                 await socket.close(1011)  # in the middle of the daemon's first question
             elif connections == 2:
                 await socket.send(json.dumps({"type": "reply", "n": frame["n"], "result": {"nonsense": 1}}))
@@ -171,12 +180,9 @@ async def test_a_delivery_that_comes_before_the_terms_are_agreed_is_stored_and_a
         await socket.send(a_welcome(socket.request.path))
         async for text in socket:
             frame = json.loads(text)
-            if frame["type"] == "hello":
-                ack = {"presenceId": "p", "memberId": "m", "meshSlug": "d", "leaseTtlMs": 1, "brokerVersion": "x"}
-                await socket.send(json.dumps({"type": "hello_ack", **ack}))
-                await socket.send(json.dumps({"type": "deliver", "items": [item]}))
-            elif frame["type"] == "feature_negotiation_request":
-                await socket.send(json.dumps({"type": "feature_negotiation_response", "supported": GOOD}))
+            if await shook_hands(socket, frame):
+                if frame["type"] == "hello":
+                    await socket.send(json.dumps({"type": "deliver", "items": [item]}))
             elif frame["type"] == "ack":
                 acked.set_result(frame["ids"])
             else:

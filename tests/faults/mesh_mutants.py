@@ -24,6 +24,7 @@ _PROMISES = "tests/acceptance/test_outbox_promises.py"
 _REFUSED = "tests/acceptance/test_inbound_refused.py"
 _SENDER = "tests/acceptance/test_sender_promises.py"
 _SERVICE = "tests/unit/broker/test_service.py"
+_WATCHDOGS = "tests/acceptance/test_watchdogs.py"
 _WORK = "tests/contract/broker/test_work_contract.py"
 
 MESH_MUTANTS: tuple[Fault, ...] = (
@@ -503,6 +504,20 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         old="if failed is not None and not isinstance(failed, BrokerUnreachable):",
         new="if failed is not None:",
         test="tests/unit/daemon/test_link.py::test_a_connection_that_is_lost_while_the_inbox_is_behind_ends",
+    ),
+    Fault(
+        what="A daemon waits for ever on a connection that is dead.",
+        file="daemon/link.py",
+        old="ping_interval=settings.ping_interval_s,",
+        new="ping_interval=None,",
+        test=f"{_WATCHDOGS}::test_a_daemon_ends_a_connection_over_which_nothing_comes_any_more",
+    ),
+    Fault(
+        what="A broker keeps a member whose connection is dead among those who are there.",
+        file="broker/assembly.py",
+        old="ping_interval_s=interval_s,",
+        new="ping_interval_s=None,",
+        test=f"{_WATCHDOGS}::test_a_broker_ends_a_connection_over_which_nothing_comes_any_more",
     ),
     Fault(
         what="A second batch goes out before the first of its destination is answered.",
