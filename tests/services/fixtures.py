@@ -1,7 +1,9 @@
 """The servers that tests share: one of each kind for a test process, started when first asked for."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from tests.services.postgres import Installation, Postgres, installations, private_postgres
@@ -20,6 +22,19 @@ def postgres_server(postgres_installation: Installation) -> Iterator[Postgres]:
     """To be left running, and its `postgres` database left as it was found."""
     with private_postgres(postgres_installation) as server:
         yield server
+
+
+@pytest.fixture
+async def postgres_database(postgres_server: Postgres) -> AsyncIterator[str]:
+    """Say where an empty database is, for one test only."""
+    name = f"test_{uuid4().hex}"
+    admin = await asyncpg.connect(postgres_server.dsn)
+    try:
+        await admin.execute(f"CREATE DATABASE {name}")
+        yield postgres_server.dsn.replace("/postgres?", f"/{name}?")
+        await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        await admin.close()
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,7 @@ class Postgres(Server):
     stop_signal = signal.SIGINT  # "fast": does not wait for clients to leave
     crash_signal = signal.SIGQUIT  # "immediate": no checkpoint, recovers at the next start; its workers end too
 
-    def __init__(self, directory: Path, programs: Path, user: str | None) -> None:
+    def __init__(self, directory: Path, programs: Path, user: str | None, **changes: str) -> None:
         self.port = free_port()
         self._password = secrets.token_hex()
         self._programs = programs
@@ -57,6 +57,7 @@ class Postgres(Server):
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
             "unix_socket_directories": str(directory),
+            **changes,
         }
         command = [str(programs / "postgres"), "-D", str(directory / "data")]
         command += [f"--{name}={value}" for name, value in settings.items()]
@@ -88,7 +89,7 @@ class Postgres(Server):
 
 
 @contextmanager
-def private_postgres(installation: Installation) -> Iterator[Postgres]:
+def private_postgres(installation: Installation, **settings: str) -> Iterator[Postgres]:
     user = unprivileged_user()
     with throwaway_directory(user) as directory:
         root = installation.root
@@ -96,7 +97,7 @@ def private_postgres(installation: Installation) -> Iterator[Postgres]:
             root = directory / "installation"
             for part in installation.parts:
                 shutil.copytree(installation.root / part, root / part, symlinks=True)
-        server = Postgres(directory, root / installation.programs, user)
+        server = Postgres(directory, root / installation.programs, user, **settings)
         server.create_cluster()
         with running(server):
             yield server

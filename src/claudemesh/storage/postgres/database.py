@@ -1,0 +1,111 @@
+"""The connections of one store: a few lanes that write in order, and a bounded pool for everything else."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeVar
+
+from claudemesh.kernel.errors import StoreUnavailable
+from claudemesh.storage.postgres.connection import Connection, Endpoint, Record, check_server, connect
+from claudemesh.storage.postgres.errors import is_passing, translated
+from claudemesh.storage.postgres.lane import TRIES, WEIGHT_MAX, Lane
+from claudemesh.storage.postgres.schema import Schema, migrate
+
+POOL_MAX: Final = 8
+POOL_WAIT_S: Final = 10.0
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Connections that are lent, at most so many. The driver's own pool resets each one at every return."""
+
+    endpoint: Endpoint
+    idle: list[Connection]
+    room: asyncio.Semaphore
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[Connection]:
+        try:
+            async with asyncio.timeout(POOL_WAIT_S):
+                await self.room.acquire()
+        except TimeoutError as error:
+            raise StoreUnavailable("no connection to the database came free in time") from error
+        try:
+            while self.idle and self.idle[-1].is_closed():
+                self.idle.pop()
+            connection = self.idle.pop() if self.idle else await connect(self.endpoint)
+            try:
+                yield connection
+            except asyncio.CancelledError:  # whatever it was doing, the driver has begun to cancel it
+                connection.terminate()
+                raise
+            finally:
+                if not connection.is_closed():
+                    self.idle.append(connection)
+        finally:
+            self.room.release()
+
+    async def aclose(self) -> None:
+        while self.idle:
+            await self.idle.pop().close(timeout=1)
+
+
+class Database:
+    def __init__(self, endpoint: Endpoint, pool_max: int = POOL_MAX) -> None:
+        self.endpoint = endpoint
+        self._pool = _Pool(endpoint, [], asyncio.Semaphore(pool_max))
+        self._lanes: list[Lane] = []
+
+    @classmethod
+    async def open(cls, endpoint: Endpoint, schema: Schema, *, pool_max: int = POOL_MAX) -> Self:
+        """Connect, refuse a server that cannot keep our promises, and bring the schema up to date."""
+        database = cls(endpoint, pool_max)
+        try:
+            async with database._pool.lent() as connection:
+                await check_server(connection)
+                await migrate(connection, schema)
+        except BaseException:
+            await database.aclose()
+            raise
+        return database
+
+    def lane(self, weight_max: int = WEIGHT_MAX) -> Lane:
+        """Return a new lane, with a connection of its own from its first use on."""
+        lane = Lane(lambda: connect(self.endpoint), weight_max=weight_max)
+        self._lanes.append(lane)
+        return lane
+
+    async def fetch(self, statement: str, *values: Any) -> list[Record]:  # noqa: ANN401 - what SQL takes
+        """Run one statement by itself."""
+        with translated():
+            async with self._pool.lent() as connection:
+                return await connection.fetch(statement, *values)
+
+    async def transact(self, operation: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
+        """Run it in a transaction of its own; again, if it met a deadlock. What it raises rolls back."""
+        with translated():
+            for _ in range(TRIES - 1):
+                try:
+                    return await self._once(operation)
+                except Exception as error:
+                    if not is_passing(error):
+                        raise
+            return await self._once(operation)
+
+    async def aclose(self) -> None:
+        """Finish what was submitted, and leave. May be called twice."""
+        for lane in self._lanes:
+            await lane.aclose()
+        await self._pool.aclose()
+
+    async def _once(self, operation: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
+        async with self._pool.lent() as connection, connection.transaction():
+            return await operation(connection)
+
+
+def column(rows: Sequence[Record], place: int = 0) -> list[Any]:
+    """Return one column of some rows."""
+    return [row[place] for row in rows]
