@@ -21,6 +21,7 @@ is_ubuntu() { grep --quiet '^ID=ubuntu' /etc/os-release 2>/dev/null; }
 
 missing=()
 has redis-server || missing+=(redis-server)
+has openssl || missing+=(openssl)   # makes certificates
 has strace || missing+=(strace)     # injects a failing sync
 has setpriv || missing+=(util-linux) # ends a server with its test run
 if ! java_is_new_enough; then

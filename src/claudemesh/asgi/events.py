@@ -69,6 +69,30 @@ class ConnectionRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateRead:
+    name: ClassVar[str] = "http.certificate_read"
+    expires: str
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateOutdated:
+    """It is shown all the same, and clients will refuse it: have it renewed, then reload."""
+
+    name: ClassVar[str] = "http.certificate_outdated"
+    level: ClassVar[Level] = "error"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateKept:
+    """A reload failed, and the certificate from before it is still shown."""
+
+    name: ClassVar[str] = "http.certificate_kept"
+    level: ClassVar[Level] = "error"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServerWarned:
     """The server's own words, which quote nothing of a request."""
 

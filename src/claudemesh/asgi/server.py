@@ -15,6 +15,7 @@ import logging
 import os
 import resource
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -62,7 +63,7 @@ class ServerLimits:
 class Server:
     """Serves one app on sockets that are bound. `start` returns when it accepts; `stop` may come twice or first."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it serves, and how, each named
         self,
         app: App,
         sockets: Sequence[socket.socket],
@@ -70,11 +71,13 @@ class Server:
         *,
         limits: ServerLimits | None = None,
         peer_uid: int | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Take over the sockets. By a Unix socket only `peer_uid` gets in: our own user, if none is named."""
         self._app = app
         self._sockets = list(sockets)
         self._limits = limits or ServerLimits()
+        self._tls = tls
         self._house = _House(observer, self._limits, os.geteuid() if peer_uid is None else peer_uid)
         self._listeners: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
@@ -88,7 +91,12 @@ class Server:
         loop = asyncio.get_running_loop()
         for bound in self._sockets:
             listener = await loop.create_server(
-                lambda: _HttpConnection(config, self._house, app_state), sock=bound, backlog=BACKLOG
+                lambda: _HttpConnection(config, self._house, app_state),
+                sock=bound,
+                backlog=BACKLOG,
+                ssl=self._tls,
+                # Until hands are shaken there is no connection that the sweep could judge.
+                ssl_handshake_timeout=self._limits.receive_timeout_s if self._tls else None,
             )
             self._listeners.append(listener)
         self._sweep_later()

@@ -117,7 +117,8 @@ def bind_tcp(host: str, port: int, *, allow_any: bool = False) -> socket.socket:
         # A port that was served a moment ago is free; one that is being served is still refused.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # There is one address to name, so [::] is both families', whatever the machine's own default.
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(address)
     except OSError as error:
         listener.close()

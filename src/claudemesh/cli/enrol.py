@@ -24,7 +24,7 @@ from claudemesh.runtime.home import Home
 from claudemesh.runtime.keys import KeyPair, is_pubkey, verify
 from claudemesh.runtime.processes import pause
 from claudemesh.wire import problem
-from claudemesh.wire.addresses import is_loopback, parse_broker_url
+from claudemesh.wire.addresses import explain_distrust, is_loopback, parse_broker_url
 from claudemesh.wire.invite import CreateMesh, Invite, Membership, Redeem
 from claudemesh.wire.names import parse_member_name, parse_slug
 from claudemesh.wire.signing import create_mesh_bytes, invite_bytes, redeem_bytes
@@ -221,6 +221,8 @@ def exchange(broker_url: str, path: str, body: bytes | None = None, **headers: s
         connection.request("GET" if body is None else "POST", parts.path + path, body, headers)
         response = connection.getresponse()
         return response.status, response.read(ANSWER_BYTES_MAX)
+    except ssl.SSLCertVerificationError as error:
+        raise BrokerUnreachable(f"{broker_url}: {explain_distrust(error)}") from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or repr(error)
         raise BrokerUnreachable(f"{broker_url}: {reason}; it is safe to try again") from error

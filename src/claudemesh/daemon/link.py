@@ -5,6 +5,7 @@ again and when not to. What arrives is handed to a `Receiver`; what is in the an
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from claudemesh.runtime.keys import verify
 from claudemesh.runtime.tokens import fresh_token
 from claudemesh.runtime.world import World
 from claudemesh.wire import frames, problem
-from claudemesh.wire.addresses import parse_broker_url
+from claudemesh.wire.addresses import explain_distrust, parse_broker_url
 from claudemesh.wire.frames import DeliverItem, Outcome, ReceiptItem
 from claudemesh.wire.negotiation import OPTIONAL, REQUIRED, Agreed, NegotiationFailed, judge_offer
 from claudemesh.wire.signing import welcome_bytes
@@ -398,6 +399,8 @@ class Connector:
         except NotStored as error:
             self.status = f"a delivery could not be stored: {error}"
             self._observer.publish(Warned("delivery_not_stored", str(error)))
+        except ssl.SSLCertVerificationError as error:
+            self.status = explain_distrust(error)
         except (OSError, TimeoutError, WebSocketException) as error:
             self.status = str(error) or type(error).__name__
         return self._backoff_ms()

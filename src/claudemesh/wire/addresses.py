@@ -1,5 +1,6 @@
 """Where a broker is. Its address comes from a user, an invite or a file, and is believed by one rule."""
 
+import ssl
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -7,6 +8,7 @@ from urllib.parse import urlsplit
 from claudemesh.kernel.errors import InvalidRequest
 
 _SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+_NO_ISSUER: Final = range(18, 22)  # OpenSSL's X509_V_ERR_*: signed by itself, or by nobody that is known here
 
 
 def parse_broker_url(text: str) -> str:
@@ -32,3 +34,9 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
+    """Say why who answered there is not believed to be the broker, and how one with a private CA would be."""
+    why = f"its certificate is refused: {error.verify_message.rstrip('.')}"
+    return f"{why}; name a CA of your own in SSL_CERT_FILE" if error.verify_code in _NO_ISSUER else why

@@ -188,6 +188,13 @@ def test_an_open_address_is_bound_if_it_is_asked_for() -> None:
         assert port_of(listener) > 0
 
 
+def test_an_open_ipv6_address_is_reached_by_both_families() -> None:
+    with bind_tcp("::", 0, allow_any=True) as listener:
+        listener.listen()
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, port_of(listener)), 30).close()
+
+
 def test_a_port_that_is_served_already_is_refused_and_one_that_was_served_is_not() -> None:
     with bind_tcp("127.0.0.1", 0) as listener:
         listener.listen()
