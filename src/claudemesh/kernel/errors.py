@@ -39,6 +39,7 @@ MeshError
 ├── DependencyError           something we need did not answer
 │   ├── StoreUnavailable      the outcome is unknown: ask again with the same id
 │   ├── StoreFull             nothing was written
+│   ├── LimiterUnavailable    nobody can say what is left of the budget, and nothing was written
 │   ├── BrokerUnreachable
 │   ├── ConnectionLost        after the request went out: the outcome is unknown
 │   └── DeadlineExceeded
@@ -322,6 +323,12 @@ class StoreFull(DependencyError):
     code = "insufficient_storage"
     title = "There is no room left to store this, and nothing was written"
     status = 507
+
+
+class LimiterUnavailable(DependencyError):
+    code = "limiter_unavailable"
+    title = "What is left of the budget cannot be told now, and nothing was stored"
+    retry: ClassVar[Retry] = "after"
 
 
 class BrokerUnreachable(DependencyError):
