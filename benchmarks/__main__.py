@@ -9,16 +9,19 @@ import sys
 
 import apsw
 
-from benchmarks import broker, canonical, daemon, engine, mesh, peers
+from benchmarks import broker, canonical, daemon, engine, flat, limiter, mesh, peers, postgres
 
 SUITES = {
     "engine": engine.run,
     "canonical": canonical.run,
     "daemon": daemon.run,
     "broker": broker.run,
+    "limiter": limiter.run,
     "mesh": mesh.run,
     "peers": peers.run,
+    "postgres": postgres.run,
 }
+ON_REQUEST = {"flat": flat.run}  # they take many minutes
 
 
 def main(arguments: list[str]) -> None:
@@ -26,7 +29,7 @@ def main(arguments: list[str]) -> None:
     print(f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}, {platform.machine()}")
     for name in arguments[1:] or SUITES:
         print(f"\n--- {name}")
-        SUITES[name](scale)
+        (SUITES | ON_REQUEST)[name](scale)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from benchmarks.wire import FRAME, Sink, in_frames, linked, send_all
 from claudemesh.broker.model import Accepted, Batch, Message, Newcomer, Sender
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.policy import present
+from claudemesh.broker.ports import Stores
 from claudemesh.broker.stores.sqlite import SqliteStores
 from claudemesh.kernel.fingerprint import Kind, SendRequest
 from claudemesh.runtime import points
@@ -60,21 +61,21 @@ def measure_store(scale: float) -> Figures:
         mint = UlidSource(clock).ulid
         stores = SqliteStores.open(Path(name) / "broker.db", clock=clock, mint=mint, render=render_delivery)
         try:
-            sender = run_fast(_furnish(stores))
+            sender = run_fast(furnish(stores))
             batches = [
-                Batch(sender, tuple(_message() for _ in range(BATCH)), clock.wall_ms(), None)
+                Batch(sender, tuple(make_message() for _ in range(BATCH)), clock.wall_ms(), None)
                 for _ in range(messages // BATCH)
             ]
             points.arm("sqlite.before_commit", count)
             took_s = run_fast(_accept_all(stores, batches))
         finally:
             points.disarm_all()
-            stores.close()
+            stores.database.close()
         bare = measure_bare_sqlite(Path(name), batches=messages // BATCH, batch=BATCH)
     return {"store": messages / took_s, "store_commits": commits / messages, "bare": bare}
 
 
-async def _furnish(stores: SqliteStores) -> Sender:
+async def furnish(stores: Stores) -> Sender:
     """Make a mesh whose owner posts to a topic with eight others."""
     mesh, owner = await stores.directory.create_mesh(fresh_run(), "bench", _newcomer("owner"))
     members = [
@@ -95,9 +96,9 @@ def _newcomer(name: str) -> Newcomer:
 _numbered = enumerate(ids(fresh_run()))
 
 
-def _message() -> Message:
+def make_message(topic: str = TOPIC) -> Message:
     number, id_ = next(_numbered)
-    return present(id_, SendRequest(kind=Kind.TOPIC, ref=TOPIC, body=text(number, SIZE)))
+    return present(id_, SendRequest(kind=Kind.TOPIC, ref=topic, body=text(number, SIZE)))
 
 
 async def _accept_all(stores: SqliteStores, batches: list[Batch]) -> float:
@@ -112,7 +113,7 @@ async def _accept_all(stores: SqliteStores, batches: list[Batch]) -> float:
 # --- over the wire ----------------------------------------------------------------------------------
 
 
-def _payloads(kind: Kind, ref: str, count: int) -> list[bytes]:
+def render_payloads(kind: Kind, ref: str, count: int) -> list[bytes]:
     numbered = enumerate(islice(ids(fresh_run()), count))
     return [render_wire_item(kind, ref, id_, number) for number, id_ in numbered]
 
@@ -121,11 +122,11 @@ def measure_retry(scale: float) -> Figures:
     """Accept messages for a member who is away, then the same ones again."""
     with tempfile.TemporaryDirectory() as name, node(Path(name), "broker", Path(name)) as broker:
         alice, bob = enrol_members(Path(name), broker.where, "alice", "bob")
-        payloads = _payloads(Kind.DM, pubkey_of(bob), scaled(12_000, scale, FRAME))
-        return run_fast(_retry(broker, alice, in_frames(payloads)))
+        payloads = render_payloads(Kind.DM, pubkey_of(bob), scaled(12_000, scale, FRAME))
+        return run_fast(retry(broker, alice, in_frames(payloads)))
 
 
-async def _retry(broker: Node, alice: Path, frames: list[Any]) -> Figures:
+async def retry(broker: Node, alice: Path, frames: list[Any]) -> Figures:
     messages = sum(map(len, frames))
     async with linked(alice, Sink()) as link:
         flushes, began_s = broker.flushes(), time.perf_counter()
@@ -141,11 +142,11 @@ def measure_fan_out(scale: float) -> Figures:
     """One posts, eight receive and acknowledge; over when the broker has written the last ack down."""
     with tempfile.TemporaryDirectory() as name, node(Path(name), "broker", Path(name)) as broker:
         members = enrol_members(Path(name), broker.where, *(f"m{number}" for number in range(FAN_OUT + 1)))
-        payloads = _payloads(Kind.TOPIC, TOPIC, scaled(6_000, scale, FRAME))
-        return run_fast(_fan_out(broker, members, payloads))
+        payloads = render_payloads(Kind.TOPIC, TOPIC, scaled(6_000, scale, FRAME))
+        return run_fast(fan_out(broker, members, payloads))
 
 
-async def _fan_out(broker: Node, members: list[Path], payloads: list[bytes]) -> Figures:
+async def fan_out(broker: Node, members: list[Path], payloads: list[bytes]) -> Figures:
     sinks = [Sink() for _ in members]
     async with AsyncExitStack() as stack:
         links = [

@@ -3,12 +3,13 @@
     python -m benchmarks.node FLUSHES echo SOCKET
     python -m benchmarks.node FLUSHES stock SOCKET
     python -m benchmarks.node FLUSHES daemon STATE_DIR [GROUP_MAX]
-    python -m benchmarks.node FLUSHES broker FOLDER
+    python -m benchmarks.node FLUSHES broker FOLDER [STORE LIMITER]
 
 It prints `ready WHERE` when it answers. FLUSHES is a file of eight bytes in which it counts how often it flushed
 the disk: once a commit, and three times a checkpoint (the WAL, the database, the WAL's new head), which is what
-`perf stat -e syscalls:sys_enter_fdatasync` counts too. `echo` is the floor that a daemon's accepts are compared
-with: the daemon's own server and nothing behind it. `stock` is uvicorn as it comes.
+`perf stat -e syscalls:sys_enter_fdatasync` counts too; what a PostgreSQL flushes is not in it. `echo` is the floor
+that a daemon's accepts are compared with: the daemon's own server and nothing behind it. `stock` is uvicorn as it
+comes.
 """
 
 import asyncio
@@ -51,8 +52,10 @@ def main(flushes: str, kind: str, place: str, *rest: str) -> int:
         return _serve_stock(Path(place))
     if kind == "daemon":
         return _serve_daemon(Path(place), *rest)
+    store, limiter = rest or (f"sqlite:///{place}/broker.db", "memory:")
     settings = BrokerSettings(
-        store=f"sqlite:///{place}/broker.db",
+        store=store,
+        limiter=limiter,
         listen="127.0.0.1:0",
         limits=Limits(sends_per_window=SENDS_PER_WINDOW),
     )

@@ -14,11 +14,11 @@ from benchmarks.processes import Node, server
 
 
 @contextmanager
-def redis_server() -> Iterator[Node]:
+def redis_server(appendonly: str = "yes") -> Iterator[Node]:
     with tempfile.TemporaryDirectory() as folder:
         sock = Path(folder) / "redis.sock"
         settings = {"port": "0", "unixsocket": str(sock), "dir": folder, "save": ""}
-        settings |= {"appendonly": "yes", "appendfsync": "always"}
+        settings |= {"appendonly": appendonly, "appendfsync": "always"}
         command = ["redis-server"]
         for name, value in settings.items():
             command += [f"--{name}", value]

@@ -171,7 +171,7 @@ class LocalBroker:
             await self.task
         self.url = started.result()
         # The same port again, so that members find it after a restart.
-        self.settings = msgspec.structs.replace(self.settings, listen=self.url.removeprefix("http://"))
+        self.settings = msgspec.structs.replace(self.settings, listen=self.url.partition("://")[2])
 
     async def stop(self) -> None:
         self.stopping.set()

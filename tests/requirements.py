@@ -67,13 +67,16 @@ _HELLO = "tests/integration/test_broker_hello.py"
 _INBOX = "tests/acceptance/test_inbox_promises.py"
 _IPC = "tests/integration/test_local_ipc.py"
 _LIFE = "tests/acceptance/test_daemon_life.py"
+_LIMITER = "tests/contract/broker/test_limiter_contract.py"
 _LIMITS = "tests/acceptance/test_local_limits.py"
 _MEMBERS = "tests/acceptance/test_membership.py"
 _OUTBOX = "tests/acceptance/test_outbox_promises.py"
 _POWER = "tests/powercut/test_outbox_power_cuts.py"
+_REDIS = "tests/integration/test_redis_limiter.py"
 _SENDER = "tests/acceptance/test_sender_promises.py"
 _STORE = "tests/contract/daemon/test_inbox_store.py"
 _TERMS = "tests/acceptance/test_terms_and_tokens.py"
+_TLS = "tests/integration/test_tls.py"
 
 
 REQUIREMENTS: tuple[Requirement, ...] = (
@@ -114,9 +117,9 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="All members of a mesh share one budget.",
-                file="broker/limiter.py",
-                old="setdefault((mesh_id, sender_id), set())",
-                new="setdefault((mesh_id, mesh_id), set())",
+                file="broker/limiters/memory.py",
+                old="setdefault((mesh, sender), set())",
+                new="setdefault((mesh, mesh), set())",
                 test=f"{_ANSWERS}::test_members_of_a_mesh_may_use_the_same_ids_and_have_budgets_of_their_own",
             ),
         ),
@@ -925,6 +928,23 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new=('            raise Closing(frames.CLOSE_BAD_FRAME, "hello_required")\n        try:\n'),
                 test=f"{_HELLO}::test_nothing_is_understood_before_the_hello",
             ),
+            Fault(
+                what="A daemon believes any certificate.",
+                file="daemon/link.py",
+                old="        proxy=None,\n",
+                new=(
+                    "        proxy=None,\n"
+                    "        ssl=ssl._create_unverified_context() if settings.socket_url[2] == 's' else None,\n"
+                ),
+                test=f"{_TLS}::test_a_broker_under_another_name_than_its_certificates_is_not_spoken_to",
+            ),
+            Fault(
+                what="Whoever makes or joins a mesh believes any certificate.",
+                file="cli/enrol.py",
+                old="context=ssl.create_default_context()",
+                new="context=ssl._create_unverified_context()",
+                test=f"{_TLS}::test_a_mesh_is_not_made_at_a_broker_that_nobody_vouches_for",
+            ),
         ),
     ),
     Requirement(
@@ -1071,7 +1091,75 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         ),
     ),
     Requirement(
-        "B1", "The rate budget is atomic and idempotent; a denial stores nothing.", "contract 4", "planned"
+        "B1",
+        "The rate budget is atomic and idempotent; a denial stores nothing.",
+        "contract 4",
+        "proven",
+        faults=(
+            Fault(
+                what="What is beyond the budget is accepted all the same.",
+                file="broker/service.py",
+                old="            if wait_ms is not None:\n",
+                new="            if wait_ms is not None and wait_ms < 0:\n",
+                test="tests/acceptance/test_limiter_outage.py::test_a_budget_in_redis_outlives_the_broker_and_a_denial_stores_nothing",
+            ),
+            Fault(
+                what="In Redis a denied attempt takes from the budget.",
+                file="broker/limiters/consume.lua",
+                old="redis.call('SISMEMBER', key, ARGV[i]) == 1",
+                new="redis.call('SADD', key, ARGV[i]) == 0",
+                test=f"{_LIMITER}::test_a_refused_attempt_takes_nothing",
+            ),
+            Fault(
+                what="In Redis a retry is denied once the budget is used up.",
+                file="broker/limiters/consume.lua",
+                old="redis.call('SISMEMBER', key, ARGV[i]) == 1",
+                new="false",
+                test=f"{_LIMITER}::test_a_budget_is_taken_once_for_each_id_and_refused_beyond",
+            ),
+            Fault(
+                what="In Redis a batch that begins within the budget is taken as a whole.",
+                file="broker/limiters/consume.lua",
+                old="  if taken < limit then\n",
+                new="  if before < limit then\n",
+                test=f"{_REDIS}::test_brokers_on_one_redis_share_the_budget_of_a_member",
+            ),
+            Fault(
+                what="What was taken stays in Redis for ever.",
+                file="broker/limiters/consume.lua",
+                old="if taken > before then",
+                new="if taken < before then",
+                test=f"{_REDIS}::test_what_was_taken_is_forgotten_after_two_windows",
+            ),
+            Fault(
+                what="The window goes by another clock than that of the server that all brokers share.",
+                file="broker/limiters/consume.lua",
+                old="redis.call('TIME')",
+                new="{os.clock(), 0}",
+                test=f"{_REDIS}::test_the_window_is_that_of_the_server_s_clock",
+            ),
+            Fault(
+                what="In Redis the members of all meshes who bear the same id share a budget.",
+                file="broker/limiters/redis.py",
+                old="{{{mesh}:{sender}}}",
+                new="{{{sender}}}",
+                test=f"{_LIMITER}::test_members_and_meshes_have_budgets_of_their_own",
+            ),
+            Fault(
+                what="A Redis that was started anew is never told the script again.",
+                file="broker/limiters/redis.py",
+                old="if any(isinstance(reply, NoScriptError) for reply in replies):",
+                new="if not replies:",
+                test=f"{_REDIS}::test_a_server_that_has_forgotten_the_script_is_told_it_again",
+            ),
+            Fault(
+                what="A Redis that hangs is waited for without a bound.",
+                file="broker/limiters/redis.py",
+                old="asyncio.timeout(ANSWER_S)",
+                new="asyncio.timeout(None)",
+                test=f"{_REDIS}::test_while_redis_is_away_every_call_is_told_so_and_it_goes_on_by_itself",
+            ),
+        ),
     ),
     Requirement(
         "B2",
@@ -1290,16 +1378,16 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="An ephemeral daemon gets whatever is its member's.",
-                file="broker/ws.py",
-                old="return parcel.to_session == mine",
-                new="return True",
+                file="broker/hub.py",
+                old="return self._live.get((member_id, to_session)) or self._live.get((member_id, None), [])",
+                new="return self.of(member_id)",
                 test="tests/acceptance/test_hard_cases.py::test_a_message_to_a_sessions_key_reaches_that_session_and_later_its_member",
             ),
             Fault(
                 what="What named a session that ended waits for it for ever.",
-                file="broker/ws.py",
-                old="return parcel.to_session is None or not self",
-                new="return parcel.to_session is None and not self",
+                file="broker/hub.py",
+                old="return self._live.get((member_id, to_session)) or self._live.get((member_id, None), [])",
+                new="return self._live.get((member_id, to_session), [])",
                 test="tests/acceptance/test_hard_cases.py::test_a_message_to_a_sessions_key_reaches_that_session_and_later_its_member",
             ),
             Fault(
@@ -1319,8 +1407,11 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="What is told after a later message waits for the next connection.",
                 file="broker/deliver.py",
-                old="                self._ahead.add(parcel.history_id)\n",
-                new="                self._cursor = parcel.history_id\n",
+                old="            self._window_bytes += len(parcel.payload)\n",
+                new=(
+                    "            self._window_bytes += len(parcel.payload)\n"
+                    "            self._cursor = max(self._cursor, parcel.history_id)\n"
+                ),
                 test="tests/unit/broker/test_deliver.py::test_what_is_offered_after_a_later_one_is_pushed_too",
             ),
         ),
@@ -1467,7 +1558,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old="            points.reach(BEFORE_PUSH)\n",
                 new=(
                     "            ids = [parcel.history_id for parcel in fresh]\n"
-                    "            await self._store.ack(self._recipient, ids, self._clock.wall_ms())\n"
+                    "            await self._store.ack(self._seat.sender, ids, self._clock.wall_ms())\n"
                 ),
                 test=f"{_CALLS}::test_receipts_go_from_accepted_to_acted_and_only_by_evidence",
             ),
@@ -1549,11 +1640,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="Whoever was put out stays connected under a session's key.",
                 file="broker/hub.py",
-                old="        for connection in self._of(member.id):\n            self.leave(connection)\n",
-                new=(
-                    "        for connection in tuple(self._live.get((member.id, None), ())):\n"
-                    "            self.leave(connection)\n"
-                ),
+                old="        for connection in self.of(member_id):\n",
+                new="        for connection in tuple(self._live.get((member_id, None), ())):\n",
                 test=f"{_CALLS}::test_a_member_who_is_revoked_is_put_out_at_once_and_for_good",
             ),
             Fault(
@@ -1654,14 +1742,14 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="An invite is never used up.",
-                file="broker/stores/sqlite/directory.py",
-                old="if uses >= asked.uses_max:",
-                new="if uses > asked.uses_max:",
+                file="broker/policy.py",
+                old="if uses_left <= 0:",
+                new="if uses_left < 0:",
                 test=f"{_BROKER_HTTP}::test_an_invite_lets_its_newcomers_in_and_nobody_else",
             ),
             Fault(
                 what="Every member may invite.",
-                file="broker/stores/sqlite/directory.py",
+                file="broker/policy.py",
                 old="if inviter is None or judge_manager(inviter) is not None:",
                 new="if inviter is None:",
                 test=f"{_BROKER_HTTP}::test_an_invite_lets_its_newcomers_in_and_nobody_else",

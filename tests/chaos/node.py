@@ -1,6 +1,6 @@
 """A broker or a daemon in a process of its own, which kills itself where it is told to.
 
-    python -m tests.chaos.node broker FOLDER HOST:PORT [POINT:COUNT]
+    python -m tests.chaos.node broker FOLDER HOST:PORT [STORE] [behind=HOST:PORT] [POINT:COUNT]
     python -m tests.chaos.node daemon STATE_DIR [POINT:COUNT]
 
 It prints `ready WHERE` when it answers.
@@ -28,7 +28,15 @@ def main(kind: str, place: str, *rest: str) -> int:
         return daemon_app.run(DaemonSettings(state_dir=Path(place), tcp=False), say_ready)
     # Without a budget to wait for: between two kills more is sent than a window takes.
     limits = Limits(sends_per_window=1_000_000)
-    settings = BrokerSettings(store=f"sqlite:///{place}/broker.db", listen=rest[0], limits=limits)
+    store = next((word for word in rest if word.startswith("postgresql:")), f"sqlite:///{place}/broker.db")
+    fronts = [word.removeprefix("behind=") for word in rest if word.startswith("behind=")]
+    settings = BrokerSettings(
+        store=store,
+        listen=rest[0],
+        limits=limits,
+        public_hosts=fronts,
+        admin_token_file=f"{place}/admin-token" if fronts else None,
+    )
     return broker_app.run(settings, say_ready, log_to_stderr=False)
 
 

@@ -9,6 +9,7 @@ from tests.requirements import Fault
 _ACCEPTS = "tests/contract/broker/test_accept_contract.py"
 _API = "tests/acceptance/test_local_api.py"
 _BROKER = "tests/acceptance/test_broker_promises.py"
+_BROKERS = "tests/integration/test_two_brokers.py"
 _CALLS = "tests/integration/test_broker_calls.py"
 _DELIVERIES = "tests/contract/broker/test_delivery_contract.py"
 _DELIVERY = "tests/acceptance/test_delivery.py"
@@ -19,11 +20,22 @@ _IPC = "tests/integration/test_local_ipc.py"
 _LANES = "tests/unit/daemon/test_lanes.py"
 _LIFE = "tests/acceptance/test_daemon_life.py"
 _LIMITER = "tests/contract/broker/test_limiter_contract.py"
+_NOTICES = "tests/unit/broker/test_notices.py"
+_ORACLE = "tests/contract/broker/test_against_oracle.py"
 _OUTBOX = "tests/contract/daemon/test_outbox_store.py"
 _PROMISES = "tests/acceptance/test_outbox_promises.py"
+_PUMP = "tests/unit/broker/test_deliver.py"
+_RACES = "tests/contract/broker/test_postgres_races.py"
+_REDIS = "tests/integration/test_redis_limiter.py"
 _REFUSED = "tests/acceptance/test_inbound_refused.py"
+_SEATING = "tests/unit/broker/test_seating.py"
+_SEATS = "tests/contract/broker/test_seat_contract.py"
 _SENDER = "tests/acceptance/test_sender_promises.py"
 _SERVICE = "tests/unit/broker/test_service.py"
+_SHARED = "tests/contract/broker/test_brokers_contract.py"
+_TLS = "tests/integration/test_tls.py"
+_TLS_UNIT = "tests/unit/asgi/test_tls.py"
+_UPKEEP = "tests/contract/broker/test_upkeep_contract.py"
 _WATCHDOGS = "tests/acceptance/test_watchdogs.py"
 _WORK = "tests/contract/broker/test_work_contract.py"
 
@@ -31,31 +43,71 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     # --- the limiter and the order within a frame ------------------------------------------------
     Fault(
         what="A retry takes from the budget again.",
-        file="broker/limiter.py",
+        file="broker/limiters/memory.py",
         old="if id_ not in taken and len(taken) >= limit:",
         new="if len(taken) >= limit:",
         test=f"{_LIMITER}::test_a_budget_is_taken_once_for_each_id_and_refused_beyond",
     ),
     Fault(
         what="A denied attempt takes from the budget.",
-        file="broker/limiter.py",
+        file="broker/limiters/memory.py",
         old="        return False\n",
         new="        taken.add(id_)\n        return False\n",
         test=f"{_LIMITER}::test_a_refused_attempt_takes_nothing",
     ),
     Fault(
         what="A step of the wall clock opens a new window.",
-        file="broker/limiter.py",
+        file="broker/limiters/memory.py",
         old="now = self._clock.monotonic_ms()",
         new="now = self._clock.wall_ms()",
         test=f"{_LIMITER}::test_a_step_of_the_wall_clock_opens_no_window",
     ),
     Fault(
         what="A denial does not say when to come back.",
-        file="broker/limiter.py",
+        file="broker/limiters/memory.py",
         old="self._window_ms - now % self._window_ms",
         new="0",
         test=f"{_SERVICE}::test_a_denial_says_when_to_come_back_and_the_same_id_is_free_then",
+    ),
+    Fault(
+        what="After a fail-over the limiter stays with the server that is a replica now.",
+        file="broker/limiters/redis.py",
+        old="await self._client.connection_pool.disconnect()",
+        new="pass",
+        test=f"{_REDIS}::test_after_a_fail_over_it_asks_the_server_that_is_found_under_the_name",
+    ),
+    Fault(
+        what="Each call is a round trip of its own.",
+        file="broker/limiters/redis.py",
+        old="TOGETHER_MAX: Final = 256",
+        new="TOGETHER_MAX: Final = 1",
+        test=f"{_REDIS}::test_calls_of_one_moment_share_a_round_trip",
+    ),
+    Fault(
+        what="A caller that gives up leaves those who asked with it without an answer.",
+        file="broker/limiters/redis.py",
+        old="if self.answer.done():",
+        new="if self.answer is None:",
+        test=f"{_REDIS}::test_a_caller_that_gives_up_leaves_the_others_their_answers",
+    ),
+    Fault(
+        what="A URL with a password is quoted when it is refused.",
+        file="broker/app.py",
+        old='raise ConfigError(f"limiter begins with none of',
+        new='raise ConfigError(f"{settings.limiter} begins with none of',
+        test="tests/unit/broker/test_limiter.py::test_what_names_no_limiter_is_refused_without_being_quoted",
+    ),
+    Fault(
+        what="Each frame of a connection asks for its budget by itself.",
+        file="broker/service.py",
+        old="        await self._consume(identity, items, outcomes)\n",
+        new=(
+            "        for place in range(len(items)):\n"
+            "            one = outcomes[place : place + 1]\n"
+            "            await self._consume(identity, items[place : place + 1], one)\n"
+            "            outcomes[place] = one[0]\n"
+        ),
+        test=f"{_SERVICE}::test_frames_that_come_together_ask_for_their_budget_in_one_call",
     ),
     Fault(
         what="What comes behind a message that has to wait overtakes it.",
@@ -118,7 +170,21 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         file="broker/stores/sqlite/accept.sql",
         old=("SELECT s.member_id, ?1, ?2 FROM topic_subscription AS s\nWHERE s.topic_id = ?3"),
         new=("SELECT s.member_id, ?1, ?2 FROM topic_subscription AS s\nWHERE s.topic_id = -?3"),
-        test="tests/contract/broker/test_against_oracle.py::test_a_store_answers_as_the_oracle_does",
+        test=f"{_ORACLE}::test_a_store_answers_as_the_oracle_does",
+    ),
+    Fault(
+        what="Whoever replies again is taken to act again.",
+        file="broker/stores/sqlite/accept.sql",
+        old=" AND d.acted_at IS NULL",
+        new="",
+        test=f"{_ORACLE}::test_a_store_answers_as_the_oracle_does",
+    ),
+    Fault(
+        what="A message was read when it was last marked, not first.",
+        file="broker/stores/sqlite/deliveries.sql",
+        old="coalesce(read_at, ?4)",
+        new="?4",
+        test=f"{_ORACLE}::test_a_store_answers_as_the_oracle_does",
     ),
     Fault(
         what="A subscription begins with all that was ever posted.",
@@ -145,8 +211,8 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="What is told while the store is read is pushed before what the store says.",
         file="broker/deliver.py",
-        old="self._has_caught_up = not page and not self._bell.is_set()",
-        new="self._has_caught_up = not page",
+        old="self._has_caught_up = page.upto == after and not self._bell.is_set()",
+        new="self._has_caught_up = page.upto == after",
         test="tests/unit/broker/test_deliver.py::test_however_commits_and_looks_interleave_all_is_pushed_once_in_order",
     ),
     Fault(
@@ -159,16 +225,9 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A recipient who does not read has all that is sent to it kept in memory.",
         file="broker/deliver.py",
-        old="is_full = len(self._offered) >= OFFERED_MAX or ",
-        new="is_full = ",
-        test="tests/unit/broker/test_deliver.py::test_what_is_offered_while_nobody_reads_is_left_in_the_store",
-    ),
-    Fault(
-        what="Of a recipient that is never behind, every message is remembered for ever.",
-        file="broker/deliver.py",
-        old=" or len(self._ahead) >= AHEAD_MAX",
+        old=" or len(self._offered) >= OFFERED_MAX",
         new="",
-        test="tests/unit/broker/test_deliver.py::test_what_was_pushed_as_offered_is_not_remembered_for_ever",
+        test="tests/unit/broker/test_deliver.py::test_what_is_offered_while_nobody_reads_is_left_in_the_store",
     ),
     Fault(
         what="A message that is pushed at once does not say to which session it goes.",
@@ -201,9 +260,124 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="What a session leaves behind is forgotten if its member is just being looked after.",
         file="broker/deliver.py",
-        old="        if self._cursor != after:\n            return []",
-        new="        if self._cursor < 0:\n            return []",
-        test="tests/unit/broker/test_deliver.py::test_a_rewind_during_a_look_is_not_forgotten",
+        old="        if self._begun != begun:\n",
+        new="        if self._cursor != after:\n",
+        test=f"{_PUMP}::test_a_rewind_during_the_first_look_is_not_forgotten",
+    ),
+    Fault(
+        what="A connection that stays is forgotten by whoever sets its cursor back while it looks.",
+        file="broker/deliver.py",
+        old="        self._cursor = cursor\n        self._begun += 1\n",
+        new="        self._cursor = cursor\n",
+        test=f"{_PUMP}::test_a_rewind_during_a_look_is_not_forgotten",
+    ),
+    Fault(
+        what="A store that cannot write has all acknowledgements kept in memory, however many come.",
+        file="broker/deliver.py",
+        old="return WINDOW_COUNT - len(self._window) - len(self._unwritten)",
+        new="return WINDOW_COUNT - len(self._window)",
+        test=f"{_PUMP}::test_what_is_acknowledged_and_cannot_be_written_down_takes_up_the_window",
+    ),
+    Fault(
+        what="What was acknowledged is pushed again until that is written down.",
+        file="broker/deliver.py",
+        old=" or id_ in self._unwritten or ",
+        new=" or ",
+        test=f"{_PUMP}::test_what_is_acknowledged_is_not_pushed_again_while_that_waits_to_be_written_down",
+    ),
+    Fault(
+        what="What was acknowledged while the store was read is pushed again.",
+        file="broker/deliver.py",
+        old="            self._just_written.update(history_ids)\n",
+        new="            self._just_written.clear()\n",
+        test=f"{_PUMP}::test_what_is_written_down_during_a_look_that_saw_it_open_is_not_pushed_again",
+    ),
+    # --- several brokers on a store, and who gets what waits there ---------------------------------
+    Fault(
+        what="Whoever was taken over from is still given what waits.",
+        file="broker/stores/sqlite/deliveries.py",
+        old="if not found or not self._seats.is_held(seat):",
+        new="if not found:",
+        test=f"{_SEATS}::test_what_waits_is_for_the_newest_seat_and_for_the_next_newest_when_that_is_left",
+    ),
+    Fault(
+        what="A session is given whatever waits for its member.",
+        file="broker/stores/sqlite/seats.py",
+        old="return to_session == seat.session_pubkey",
+        new="return True",
+        test=f"{_SEATS}::test_a_session_gets_what_names_it_and_its_member_the_rest_and_all_once_it_is_gone",
+    ),
+    Fault(
+        what="What waits for a session that is gone is nobody's.",
+        file="broker/stores/sqlite/seats.py",
+        old="return to_session is None or (seat.sender.member_id, to_session) not in self._seats",
+        new="return to_session is None",
+        test=f"{_SEATS}::test_a_session_gets_what_names_it_and_its_member_the_rest_and_all_once_it_is_gone",
+    ),
+    Fault(
+        what="What is told at once overtakes what another broker committed before it.",
+        file="broker/switchboard.py",
+        old="if len(fresh) == 1 and self._bus.is_alone:",
+        new="if len(fresh) == 1:",
+        test="tests/unit/broker/test_switchboard.py::"
+        "test_beside_other_brokers_nothing_is_offered_since_what_comes_before_it_may_not_be_told_yet",
+    ),
+    Fault(
+        what="Two brokers tell each other the same thing for ever.",
+        file="broker/switchboard.py",
+        old='self._observer.publish(BulletinPassed("heard"))\n        self._apply(bulletin)\n',
+        new='self._observer.publish(BulletinPassed("heard"))\n        self._tell(bulletin)\n',
+        test="tests/unit/broker/test_switchboard.py::test_what_another_broker_tells_is_passed_on_here_and_not_back",
+    ),
+    Fault(
+        what="What another broker did not get to tell waits until something else is sent.",
+        file="broker/app.py",
+        old="keeping.append(spawn(board.look_again()))",
+        new="pass",
+        test=f"{_BROKERS}::test_what_nobody_was_told_of_is_found_all_the_same",
+    ),
+    Fault(
+        what="A member whose session ended at another broker never gets what named it.",
+        file="broker/seating.py",
+        old="        self._board.rewind([seat.sender.member_id])",
+        new="        pass",
+        test=f"{_BROKERS}::test_a_session_at_another_broker_gets_what_names_it_and_leaves_it_to_its_member",
+    ),
+    Fault(
+        what="Whoever is refused takes the deliveries away from the one that stays.",
+        file="broker/seating.py",
+        old="            await self.leave(seated.seat)\n",
+        new="",
+        test=f"{_SEATING}::test_who_is_refused_keeps_no_seat_and_those_who_stay_look_again",
+    ),
+    Fault(
+        what="A seat that was left while the store was away is kept for ever.",
+        file="broker/seating.py",
+        old="        for seat in tuple(self._leaving):\n            await self._give_up(seat)\n",
+        new="",
+        test=f"{_SEATING}::test_a_seat_that_could_not_be_given_up_goes_after_the_next_beat",
+    ),
+    Fault(
+        what="A connection that lost its seat unheard stays, and gets nothing.",
+        file="broker/upkeep.py",
+        old='            group.create_task(self._every(LOOK_OVER_EVERY_S, "look over seats", seating.look_over))\n',
+        new="",
+        test=f"{_BROKERS}::test_who_never_hears_that_its_seat_is_gone_is_sent_away_to_begin_anew",
+    ),
+    Fault(
+        what="Every broker of a store sweeps it.",
+        file="broker/upkeep.py",
+        old="                if seating.is_keeper:\n",
+        new="                if seating:\n",
+        test="tests/unit/broker/test_upkeep.py::"
+        "test_only_the_keeper_does_what_is_done_once_and_a_beat_that_fails_ends_nothing",
+    ),
+    Fault(
+        what="The password of a store is shown with its address.",
+        file="broker/stores/opening.py",
+        old="(?:[^@/?#]*@)?([",
+        new="([@",
+        test="tests/unit/broker/test_opening.py::test_of_a_url_only_where_it_leads_is_shown",
     ),
     Fault(
         what="A mark of a reader ends a delivery that the inbox never got.",
@@ -224,11 +398,12 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         test="tests/unit/broker/test_deliver.py::test_acks_that_come_together_are_written_together_and_kept_when_that_fails",
     ),
     Fault(
-        what="Of two daemons of a member both get every message.",
+        what="Of two daemons of a member both get what is told at once.",
         file="broker/hub.py",
-        old="            connection.set_active(False)\n        newest",
-        new="            connection.set_active(True)\n        newest",
-        test=f"{_BROKER}::test_of_two_daemons_of_a_member_the_newer_one_gets_its_messages",
+        old="connection.set_active(connection is newest)",
+        new="connection.set_active(True)",
+        test="tests/unit/broker/test_hub.py::test_of_those_who_stay_the_one_with_the_newest_seat"
+        "_gets_the_deliveries_in_whatever_order_they_come",
     ),
     Fault(
         what="A newer instance is refused where the newest should win.",
@@ -387,7 +562,7 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         file="broker/stores/sqlite/leaseclock.py",
         old="database.read_blocking(_read) - clock",
         new="0 - clock",
-        test=f"{_WORK}::test_a_lease_keeps_over_a_restart_what_was_left_of_it",
+        test="tests/contract/broker/test_sqlite_leases.py::test_a_lease_keeps_over_a_restart_what_was_left_of_it",
     ),
     # --- the wire --------------------------------------------------------------------------------
     Fault(
@@ -707,16 +882,16 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A hello that was under way when its member was revoked gets in.",
         file="broker/hub.py",
-        old="        if key[0] in self._revoked:\n            raise MemberRevoked\n",
+        old="        if key[0] in self._revoked:\n            raise Revoked\n",
         new="",
-        test="tests/unit/broker/test_calls.py::"
-        "test_a_hello_that_was_being_judged_while_its_member_was_revoked_comes_to_nothing",
+        test="tests/unit/broker/test_hub.py::"
+        "test_a_member_that_was_revoked_while_it_proved_who_it_is_does_not_get_in",
     ),
     Fault(
         what="A mesh's new budget holds after the next hello only.",
         file="broker/service.py",
-        old="self._budgets[mesh.id] = mesh.sends_per_window",
-        new="self._budgets.pop(mesh.id, None)",
+        old="self._budgets[budget.mesh] = budget.sends_per_window",
+        new="self._budgets.pop(budget.mesh, None)",
         test="tests/integration/test_broker_calls.py::test_a_meshs_own_budget_holds_at_once_and_after_a_restart",
     ),
     # --- the daemon's start, and its cursors -----------------------------------------------------
@@ -769,5 +944,170 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         old='frozenset({"/v1/health"} if ipc.public_health_check else ())',
         new='frozenset({"/v1/health"})',
         test=f"{_API}::test_by_tcp_everything_needs_a_token_but_health_where_it_is_made_public",
+    ),
+    # --- TLS -------------------------------------------------------------------------------------
+    Fault(
+        what="A key that everybody can read is used.",
+        file="asgi/tls.py",
+        old="read_private(self._key)",
+        new="self._key.read_bytes()",
+        test=f"{_TLS_UNIT}::test_a_key_that_others_may_read_is_refused",
+    ),
+    Fault(
+        what="A reload that fails leaves the server without a key.",
+        file="asgi/tls.py",
+        old="            self._shown = self._read()\n        except ConfigError",
+        new="            self._shown.load_cert_chain(self._chain, self._key)\n        except OSError",
+        test=f"{_TLS_UNIT}::test_a_reload_that_fails_shows_what_was_shown_before",
+    ),
+    Fault(
+        what="A certificate that is out of date is not told of.",
+        file="asgi/tls.py",
+        old="client.load_verify_locations(chain)",
+        new="client.verify_mode = ssl.CERT_NONE",
+        test=f"{_TLS_UNIT}::test_a_certificate_that_is_out_of_date_is_shown_and_told_of",
+    ),
+    Fault(
+        what="A hangup ends a broker instead of renewing its certificate.",
+        file="broker/app.py",
+        old="add_signal_handler(signal.SIGHUP, certificate.reload)",
+        new="remove_signal_handler(signal.SIGHUP)",
+        test=f"{_TLS}::test_a_hangup_renews_the_certificate_and_the_connections_of_before_live_on",
+    ),
+    Fault(
+        what="Who never shakes hands holds a connection for a minute.",
+        file="asgi/server.py",
+        old="self._limits.receive_timeout_s if self._tls else None",
+        new="60.0 if self._tls else None",
+        test=f"{_TLS}::test_who_never_shakes_hands_is_cut_off_like_any_slow_client",
+    ),
+    Fault(
+        what="Whoever has no IPv6 cannot reach [::].",
+        file="asgi/sockets.py",
+        old="socket.IPV6_V6ONLY, 0)",
+        new="socket.IPV6_V6ONLY, 1)",
+        test="tests/unit/asgi/test_sockets.py::test_an_open_ipv6_address_is_reached_by_both_families",
+    ),
+    # --- several brokers on one database ---------------------------------------------------------
+    Fault(
+        what="A connection that was taken over by another broker still gets what waits.",
+        file="broker/stores/postgres/deliveries.sql",
+        old="AND $3::bigint = (SELECT max(token)",
+        new="AND $3::bigint IN (SELECT token",
+        test=f"{_SEATS}::test_what_waits_is_for_the_newest_seat_and_for_the_next_newest_when_that_is_left",
+    ),
+    Fault(
+        what="A member gets what names a session of its that is connected.",
+        file="broker/stores/postgres/deliveries.sql",
+        old="SELECT session_pubkey FROM mesh.seat WHERE member_id = $1\n",
+        new="SELECT session_pubkey FROM mesh.seat WHERE member_id = -$1\n",
+        test=f"{_SEATS}::test_a_session_gets_what_names_it_and_its_member_the_rest_and_all_once_it_is_gone",
+    ),
+    Fault(
+        what="Attempts are counted for a connection that another took over.",
+        file="broker/stores/postgres/deliveries.sql",
+        old="AND $5::bigint = (SELECT max(token)",
+        new="AND $5::bigint IN (SELECT token",
+        test=f"{_DELIVERIES}::test_a_delivery_is_a_dead_letter_after_so_many_attempts",
+    ),
+    Fault(
+        what="A broker that was itself away takes all others for dead.",
+        file="broker/stores/postgres/seats.py",
+        old="may_reap = now - self._beaten_at < LEASE_MS",
+        new="may_reap = now >= self._beaten_at",
+        test=f"{_SHARED}::test_a_broker_that_was_itself_silent_takes_nobody_for_dead",
+    ),
+    Fault(
+        what="A connection that has to go keeps its seat.",
+        file="broker/stores/postgres/seats.py",
+        old="        if displaced:\n",
+        new="        if not displaced:\n",
+        test=f"{_SHARED}::test_a_newer_connection_at_another_broker_gets_what_waits",
+    ),
+    Fault(
+        what="The seats of a broker that died stay.",
+        file="broker/stores/postgres/seats.sql",
+        old="DELETE FROM mesh.broker AS b USING dead WHERE b.id = dead.id",
+        new="UPDATE mesh.broker AS b SET expires_at = b.expires_at FROM dead WHERE b.id = dead.id",
+        test=f"{_SHARED}::test_a_broker_that_does_not_beat_loses_its_seats_and_the_members_learn_of_their_sessions",
+    ),
+    Fault(
+        what="Workers at two brokers are given the same message.",
+        file="broker/stores/postgres/work.sql",
+        old="ORDER BY history_id LIMIT 1\n  FOR UPDATE SKIP LOCKED",
+        new="ORDER BY history_id LIMIT 1",
+        test=f"{_SHARED}::test_workers_at_two_brokers_never_get_the_same_message",
+    ),
+    Fault(
+        what="Whoever subscribes does not wait for a fan-out that is under way.",
+        file="broker/stores/postgres/lanes.py",
+        old='_SQL["lock_counters"], meshes',
+        new='_SQL["lock_counters"].removesuffix("FOR NO KEY UPDATE"), meshes',
+        test=f"{_RACES}::test_whoever_subscribes_during_a_fan_out_begins_behind_it",
+    ),
+    Fault(
+        what="Two brokers judge at the same time who may be a member.",
+        file="broker/stores/postgres/directory.sql",
+        old=" ORDER BY id FOR NO KEY UPDATE",
+        new=" ORDER BY id",
+        test=f"{_RACES}::test_an_invite_lets_in_as_many_as_it_says_also_at_two_brokers",
+    ),
+    Fault(
+        what="A message whose id was refused in the same transaction is numbered behind later ones.",
+        file="broker/stores/postgres/accept.py",
+        old="        if offer.key in distinct:\n",
+        new="        if offer.key in distinct and offer.outcome:\n",
+        test=f"{_ORACLE}::test_a_store_answers_as_the_oracle_does",
+    ),
+    Fault(
+        what="Messages that were taken give their ids back.",
+        file="broker/stores/postgres/accept.py",
+        old="if not isinstance(offer.outcome, Accepted)]",
+        new="if offer.outcome is not None]",
+        test=f"{_ACCEPTS}::test_the_same_id_again_is_a_duplicate_with_the_first_answer_or_a_conflict",
+    ),
+    Fault(
+        what="A backup that was restored goes on with numbers that were given before.",
+        file="broker/stores/postgres/upkeep.py",
+        old="if await _hold(connection, _SERVER, server) == server:",
+        new="if await _hold(connection, _SERVER, server):",
+        test="tests/contract/broker/test_postgres_epochs.py"
+        "::test_on_another_server_or_timeline_the_first_broker_begins_an_epoch_and_the_next_finds_it",
+    ),
+    Fault(
+        what="The check takes an epoch for a gap.",
+        file="broker/stores/sqlite/upkeep.sql",
+        old="(SELECT coalesce(sum(j.skipped), 0) FROM",
+        new="(SELECT coalesce(sum(j.skipped), 0) * 0 FROM",
+        test=f"{_UPKEEP}::test_an_epoch_passes_numbers_over_in_every_mesh_and_that_is_no_gap",
+    ),
+    Fault(
+        what="A broker that is alone tells everything to nobody.",
+        file="broker/stores/postgres/bus.py",
+        old="        if self._others_run:\n",
+        new="        if self._others_run is not None:\n",
+        test="tests/contract/broker/test_postgres_bus.py::test_a_broker_that_is_alone_tells_nobody",
+    ),
+    Fault(
+        what="What was published just before a broker left is not told.",
+        file="broker/stores/postgres/bus.py",
+        old="        if self._gathered:\n",
+        new="        if not self._gathered:\n",
+        test="tests/contract/broker/test_postgres_bus.py"
+        "::test_what_was_published_is_still_told_when_the_bus_stops_at_that_moment",
+    ),
+    Fault(
+        what="A notification is longer than the server takes.",
+        file="broker/stores/postgres/notices.py",
+        old="if size + len(part) + 1 > bytes_max:",
+        new="if size > bytes_max:",
+        test=f"{_NOTICES}::test_a_notification_never_is_longer_than_the_server_takes_and_none_is_lost",
+    ),
+    Fault(
+        what="An id does not learn that its message is gone.",
+        file="broker/stores/postgres/upkeep.sql",
+        old="SET history_available = false, history_id = gone.history_id",
+        new="SET history_available = true",
+        test=f"{_UPKEEP}::test_an_old_message_goes_and_its_id_still_answers_until_it_expires_too",
     ),
 )

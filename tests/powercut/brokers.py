@@ -10,7 +10,7 @@ from typing import Final
 
 import apsw
 
-from claudemesh.broker.model import Accepted
+from claudemesh.broker.model import Accepted, Identity
 from claudemesh.broker.stores.sqlite import SqliteStores
 from claudemesh.broker.stores.sqlite.upkeep import check
 from claudemesh.storage.sqlite import connection as settings
@@ -58,9 +58,10 @@ async def _send(stores: SqliteStores, town: Town, mark: Tell, name: str, life: s
 
 
 async def _receive(stores: SqliteStores, town: Town, mark: Tell, name: str) -> None:
+    seat = (await stores.seats.take(Identity(town.mesh, town.members[name], "instance"))).seat
     for _ in range(ROUNDS):
-        page = await stores.deliveries.page(town[name], 0, 16, 100_000)
-        history_ids = [parcel.history_id for parcel in page]
+        page = await stores.deliveries.page(seat, 0, 16, 100_000)
+        history_ids = [parcel.history_id for parcel in page.parcels]
         if history_ids:
             await stores.deliveries.ack(town[name], history_ids, NOW)
             for history_id in history_ids:
@@ -89,7 +90,7 @@ def two_lives(folder: Path, mark: Tell) -> None:
         return town
 
     town = asyncio.run(begin())
-    first.close()
+    first.database.close()
     second = open_house("sqlite-grouped", folder).stores
     asyncio.run(_live(second, town, mark, "2"))
 
@@ -121,7 +122,7 @@ def with_dedupe_in_memory(folder: Path, mark: Tell) -> None:
 
 def reopen(folder: Path) -> None:
     house = open_house("sqlite-grouped", folder)
-    house.stores.close()
+    house.stores.database.close()
 
 
 def verify(connection: apsw.Connection, marks: Marks) -> list[str]:

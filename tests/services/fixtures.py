@@ -1,13 +1,30 @@
 """The servers that tests share: one of each kind for a test process, started when first asked for."""
 
-from collections.abc import AsyncIterator, Iterator
-from uuid import uuid4
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
 
-import asyncpg
 import pytest
 
 from tests.services.postgres import Installation, Postgres, installations, private_postgres
 from tests.services.redis import Redis, private_redis
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_servers() -> Iterator[Callable[[str], Postgres]]:
+    """Ask for a server by the name of its installation. To be left running, and `postgres` left as it was found."""
+    by_name = {installation.name: installation for installation in installations()}
+    running: dict[str, Postgres] = {}
+    with ExitStack() as stack:
+
+        def server(name: str) -> Postgres:
+            if name not in running:
+                running[name] = stack.enter_context(private_postgres(by_name[name]))
+            return running[name]
+
+        yield server
 
 
 @pytest.fixture(scope="session", params=installations(), ids=lambda installation: installation.name)
@@ -18,23 +35,15 @@ def postgres_installation(request: pytest.FixtureRequest) -> Installation:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(postgres_installation: Installation) -> Iterator[Postgres]:
+def postgres_server(postgres_installation: Installation, postgres_servers: Callable[[str], Postgres]) -> Postgres:
     """To be left running, and its `postgres` database left as it was found."""
-    with private_postgres(postgres_installation) as server:
-        yield server
+    return postgres_servers(postgres_installation.name)
 
 
 @pytest.fixture
-async def postgres_database(postgres_server: Postgres) -> AsyncIterator[str]:
-    """Say where an empty database is, for one test only."""
-    name = f"test_{uuid4().hex}"
-    admin = await asyncpg.connect(postgres_server.dsn)
-    try:
-        await admin.execute(f"CREATE DATABASE {name}")
-        yield postgres_server.dsn.replace("/postgres?", f"/{name}?")
-        await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    finally:
-        await admin.close()
+def postgres_database(postgres_server: Postgres) -> str:
+    """Give the DSN of a new and empty database."""
+    return postgres_server.create_database(f"test_{next(_numbers)}")
 
 
 @pytest.fixture(scope="session")

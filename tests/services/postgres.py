@@ -73,8 +73,14 @@ class Postgres(Server):
         """Over loopback, for what cannot use the socket. Others on the machine reach it, hence the password."""
         return f"postgresql://postgres:{self._password}@127.0.0.1:{self.port}/postgres"
 
+    def create_database(self, name: str) -> str:
+        """Make a database, and return its DSN. It goes with the server."""
+        command = [str(self._programs / "createdb"), f"--host={self.directory}", f"--port={self.port}"]
+        subprocess.run([*command, "--username=postgres", name], check=True)
+        return self.dsn.replace("/postgres?", f"/{name}?")
+
     def is_ready(self) -> bool:
-        command = [self._programs / "pg_isready", "--quiet", f"--host={self.directory}", f"--port={self.port}"]
+        command = [str(self._programs / "pg_isready"), "--quiet", f"--host={self.directory}", f"--port={self.port}"]
         return subprocess.run(command, check=False).returncode == 0
 
     def create_cluster(self) -> None:
@@ -82,7 +88,7 @@ class Postgres(Server):
         password_file.write_text(self._password)
         if self._user is not None:
             shutil.chown(password_file, self._user)
-        command = [self._programs / "initdb", f"--pgdata={self.directory / 'data'}", "--username=postgres"]
+        command = [str(self._programs / "initdb"), f"--pgdata={self.directory / 'data'}", "--username=postgres"]
         command += ["--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={password_file}"]
         command += ["--encoding=UTF8", "--no-locale", "--no-sync"]
         subprocess.run(command, cwd=self.directory, check=True, stdout=subprocess.DEVNULL, **run_as(self._user))

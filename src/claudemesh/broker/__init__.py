@@ -2,8 +2,10 @@
 
     model       values                     policy     rules, and the order of the accept's phases
     ports       what it needs              stores     where it is kept
-    service     the accept                 limiter    how much a member may send
+    service     the accept                 limiters   how much a member may send
     hello       who is it?                 hub        who is connected, and who gets the deliveries
+    seating     the right to deliveries, over all brokers of a store
+    switchboard who is told what, here and at the other brokers
     sending     the sends of a connection  deliver    its pump and its acks
     hints       its receipts               offer      what is negotiated
     ws calls    what is said on the WebSocket, and the operations of a `call`

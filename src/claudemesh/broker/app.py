@@ -6,8 +6,8 @@ committed, then the lease clock and the file. Whatever is cut short there is as 
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,18 +19,19 @@ from claudemesh.asgi.messages import App
 from claudemesh.asgi.server import Server
 from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, port_of
+from claudemesh.asgi.tls import Certificate
 from claudemesh.broker.assembly import Parts, assemble, broker_version, server_limits
 from claudemesh.broker.events import BrokerStarted, BrokerStopped, TaskFailed
 from claudemesh.broker.hub import Hub
-from claudemesh.broker.limiter import MemoryLimiter
+from claudemesh.broker.limiters.memory import MemoryLimiter
 from claudemesh.broker.metering import BrokerMetrics
-from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.ports import Limiter, Stores
+from claudemesh.broker.seating import Seating
 from claudemesh.broker.settings import BrokerSettings
-from claudemesh.broker.stores.sqlite import SqliteStores
+from claudemesh.broker.stores.opening import check_is_there, opened
+from claudemesh.broker.switchboard import Switchboard
 from claudemesh.broker.upkeep import Upkeep
-from claudemesh.kernel.errors import ConfigError
-from claudemesh.runtime.home import InstanceLock, ensure_private_dir
+from claudemesh.kernel.errors import ConfigError, MeshError
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
@@ -40,15 +41,18 @@ EXIT_OK: Final = 0
 STOP_GRACE_S: Final = 5.0
 DEPTH_EVERY_S: Final = 15.0
 
-_SQLITE: Final = "sqlite:///"
 _MEMORY: Final = "memory:"
+_REDIS: Final = ("redis://", "rediss://", "unix://")
 
 Ready = Callable[[str], None]  # called with the broker's URL once it answers
 Task = asyncio.Task[None]
 
 
 def run(settings: BrokerSettings, ready: Ready = lambda _: None, *, log_to_stderr: bool = True) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code. Whatever keeps it from starting is raised."""
+    """Run until SIGTERM or SIGINT; return the exit code. Whatever keeps it from starting is raised.
+
+    With TLS, SIGHUP reads the certificate again.
+    """
 
     async def main() -> int:
         world = real_world()
@@ -62,26 +66,13 @@ def run(settings: BrokerSettings, ready: Ready = lambda _: None, *, log_to_stder
 
 
 async def serve(settings: BrokerSettings, ready: Ready, stop: asyncio.Event, world: World | None = None) -> int:
-    """Serve until `stop` is set. One broker a store: AlreadyRunning if there is one."""
+    """Serve until `stop` is set. One broker a file: AlreadyRunning if there is one."""
     here = real_world() if world is None else world
-    address, limiter = parse_listen(settings), make_limiter(settings, here)
-    with _opened(settings, here) as stores:
+    address = parse_listen(settings)
+    async with aclosing(make_limiter(settings, here)) as limiter, opened(settings, here, alone=True) as stores:
         await _serve(settings, here, stores, limiter, address, ready, stop)
     here.observer.publish(BrokerStopped())
     return EXIT_OK
-
-
-@contextmanager
-def _opened(settings: BrokerSettings, world: World) -> Iterator[Stores]:
-    if settings.store == _MEMORY:
-        stores: Stores = SqliteStores.in_memory(clock=world.clock, mint=world.ids.ulid, render=render_delivery)
-        with closing(stores):
-            yield stores
-        return
-    path = store_path(settings)
-    ensure_private_dir(path.parent)
-    with InstanceLock(path.with_name(path.name + ".lock")), closing(open_stores(path, world)) as stores:
-        yield stores
 
 
 # --- what an operator runs beside it ---------------------------------------------------------------
@@ -101,17 +92,20 @@ async def sweep(settings: BrokerSettings) -> dict[str, int]:
     return {"messages": result.messages, "dead_letters": result.dead_letters, "ids": result.ids}
 
 
+async def restored(settings: BrokerSettings) -> dict[str, int]:
+    """Begin a new epoch of a store that came back from a backup, as `broker restored --json` prints it."""
+    check_is_there(settings)
+    world = real_world()
+    async with opened(settings, world, alone=True) as stores:
+        return {"epoch": await stores.upkeep.begin_epoch(world.clock.wall_ms())}
+
+
 @asynccontextmanager
 async def _upkeep(settings: BrokerSettings) -> AsyncIterator[Upkeep]:
-    path = store_path(settings)
-    if not path.exists():
-        raise ConfigError(f"there is no store at {path}")
+    check_is_there(settings)
     world = real_world()
-    stores = open_stores(path, world)
-    try:
+    async with opened(settings, world, alone=False) as stores:
         yield _upkeep_of(settings, world, stores)
-    finally:
-        await asyncio.to_thread(stores.close)
 
 
 def _upkeep_of(settings: BrokerSettings, world: World, stores: Stores) -> Upkeep:
@@ -121,21 +115,18 @@ def _upkeep_of(settings: BrokerSettings, world: World, stores: Stores) -> Upkeep
 # --- what the settings say -------------------------------------------------------------------------
 
 
-def store_path(settings: BrokerSettings) -> Path:
-    """Return the file of a `sqlite:///PATH` store."""
-    if not settings.store.startswith(_SQLITE) or len(settings.store) == len(_SQLITE):
-        raise ConfigError(f"store = {settings.store!r} is not {_SQLITE}PATH")
-    return Path(settings.store.removeprefix(_SQLITE)).absolute()
-
-
-def open_stores(path: Path, world: World) -> Stores:
-    return SqliteStores.open(path, clock=world.clock, mint=world.ids.ulid, render=render_delivery)
-
-
 def make_limiter(settings: BrokerSettings, world: World) -> Limiter:
-    if settings.limiter != _MEMORY:
-        raise ConfigError(f"limiter = {settings.limiter!r} is not {_MEMORY}")
-    return MemoryLimiter(world.clock, settings.limits.window_s * 1000)
+    """Return what `limiter` names. No error quotes it, since a URL may hold a password."""
+    window_ms = settings.limits.window_s * 1000
+    if settings.limiter == _MEMORY:
+        return MemoryLimiter(world.clock, window_ms)
+    if not settings.limiter.startswith(_REDIS):
+        raise ConfigError(f"limiter begins with none of {_MEMORY}, {', '.join(_REDIS)}")
+    try:
+        from claudemesh.broker.limiters.redis import RedisLimiter  # noqa: PLC0415  an extra that few install
+    except ModuleNotFoundError:
+        raise ConfigError("a limiter in Redis needs the extra of that name: install claudemesh[redis]") from None
+    return RedisLimiter(settings.limiter, window_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +134,11 @@ class Address:
     host: str
     port: int
     is_loopback: bool
+    scheme: str
 
     def url(self, port: int) -> str:
-        return f"http://[{self.host}]:{port}" if ":" in self.host else f"http://{self.host}:{port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{port}"
 
 
 def parse_listen(settings: BrokerSettings) -> Address:
@@ -158,7 +151,16 @@ def parse_listen(settings: BrokerSettings) -> Address:
     if is_reached and settings.admin_token_file is None:
         reached = ", ".join(settings.public_hosts) or host
         raise ConfigError(f"{reached} can be reached from other machines: that needs an admin token file")
-    return Address(host, int(port), is_loopback(host))
+    return Address(host, int(port), is_loopback(host), "http" if settings.tls_cert is None else "https")
+
+
+def read_certificate(settings: BrokerSettings, world: World) -> Certificate | None:
+    cert, key = settings.tls_cert, settings.tls_key
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        raise ConfigError("tls_cert and tls_key go together: name both or none")
+    return Certificate(Path(cert), Path(key), world.observer)
 
 
 # --- while it runs ---------------------------------------------------------------------------------
@@ -176,6 +178,13 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
     keys = KeyPair(await stores.upkeep.broker_seed(KeyPair.generate().seed))
     metrics = BrokerMetrics()
     metrics.attach(world.observer)
+    certificate = read_certificate(settings, world)
+    if certificate is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificate.reload)
+    hub = Hub(world.observer)
+    board = Switchboard(hub, stores.bus, world.observer, stores.deliveries.prime)
+    seating = Seating(stores.seats, hub, board, world.observer)
+    await seating.beat()
     listener = bind_tcp(address.host, address.port, allow_any=not address.is_loopback)
     port = port_of(listener)
     async with _background(world) as spawn:
@@ -185,7 +194,9 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
             stores=stores,
             limiter=limiter,
             keys=keys,
-            hub=Hub(world.observer),
+            hub=hub,
+            board=board,
+            seating=seating,
             metrics=metrics,
             spawn=spawn,
         )
@@ -200,10 +211,13 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
                 limit=None,
                 public_hosts=settings.public_hosts,
             )
-        server = Server(app, [listener], world.observer, limits=server_limits(settings))
+        tls = None if certificate is None else certificate.context
+        server = Server(app, [listener], world.observer, limits=server_limits(settings), tls=tls)
         await server.start()
-        keeping = [spawn(_upkeep_of(settings, world, stores).run(settings.retention.sweep_every_s))]
+        keeping = [spawn(_upkeep_of(settings, world, stores).run(seating, settings.retention.sweep_every_s))]
         keeping.append(spawn(_watch_depth(stores, metrics)))
+        if not stores.bus.is_alone:
+            keeping.append(spawn(board.look_again()))
         world.observer.publish(BrokerStarted(address.url(port), broker_version()))
         ready(address.url(port))
         try:
@@ -212,7 +226,8 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
             for task in keeping:
                 task.cancel()
             await server.stop(STOP_GRACE_S)
-    await stores.upkeep.beat()
+    with suppress(MeshError):
+        await stores.seats.beat()
 
 
 @asynccontextmanager

@@ -14,11 +14,13 @@ from claudemesh.broker.http import Health, HttpParts, broker_routes
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.membership import Joined, MembershipService
 from claudemesh.broker.metering import BrokerMetrics
-from claudemesh.broker.model import Member, Mesh
+from claudemesh.broker.model import Budgeted, Bulletin, Member, Mesh
 from claudemesh.broker.offer import derive_frame_bytes
 from claudemesh.broker.ports import Limiter, Stores
+from claudemesh.broker.seating import Seating
 from claudemesh.broker.service import AcceptService, AcceptSettings
 from claudemesh.broker.settings import BrokerSettings
+from claudemesh.broker.switchboard import Switchboard
 from claudemesh.broker.ws import House, SocketApp, SocketSettings
 from claudemesh.kernel.retry import derive_pong_wait_s
 from claudemesh.runtime.keys import KeyPair
@@ -35,6 +37,8 @@ class Parts:
     limiter: Limiter
     keys: KeyPair
     hub: Hub
+    board: Switchboard
+    seating: Seating
     metrics: BrokerMetrics
     spawn: Spawn
 
@@ -48,7 +52,7 @@ def assemble(parts: Parts) -> Router:
     world, stores = parts.world, parts.stores
     http = HttpParts(
         membership=MembershipService(
-            stores.directory, world.clock, world.ids.ulid, parts.keys.pubkey, _announcing(parts.hub)
+            stores.directory, world.clock, world.ids.ulid, parts.keys.pubkey, _announcing(parts.board)
         ),
         admin=_admin(parts),
         metrics=parts.metrics.metrics,
@@ -58,11 +62,11 @@ def assemble(parts: Parts) -> Router:
     return Router(broker_routes(http), world.observer, {"/v1/ws": SocketApp(_house(parts))})
 
 
-def _announcing(hub: Hub) -> Joined:
+def _announcing(board: Switchboard) -> Joined:
     """Return what tells the connected that somebody has joined, so that they know the name at once."""
 
     def joined(mesh: Mesh, member: Member) -> None:
-        hub.announce(mesh.id, "member_joined", {"name": member.name, "pubkey": member.pubkey})
+        board.announce(mesh.id, "member_joined", {"name": member.name, "pubkey": member.pubkey})
 
     return joined
 
@@ -79,8 +83,15 @@ def server_limits(settings: BrokerSettings) -> ServerLimits:
 
 
 def _house(parts: Parts) -> House:
-    world, stores, hub = parts.world, parts.stores, parts.hub
+    world, stores, board = parts.world, parts.stores, parts.board
     service = _service(parts)
+
+    def heard(bulletin: Bulletin) -> None:
+        board.heard(bulletin)
+        if isinstance(bulletin, Budgeted):
+            service.set_budget(bulletin)
+
+    stores.bus.listen(heard, board.missed)
     ports = CallPorts(
         accepts=stores.accepts,
         deliveries=stores.deliveries,
@@ -88,11 +99,14 @@ def _house(parts: Parts) -> House:
         directory=stores.directory,
         topics=stores.topics,
         work=stores.work,
+        seats=stores.seats,
     )
     return House(
         service=service,
-        calls=Calls(ports, service, hub, world.clock),
-        hub=hub,
+        calls=Calls(ports, service, board, world.clock),
+        hub=parts.hub,
+        board=board,
+        seating=parts.seating,
         directory=stores.directory,
         deliveries=stores.deliveries,
         receipts=stores.receipts,
@@ -117,7 +131,7 @@ def _service(parts: Parts) -> AcceptService:
         ),
         clock=world.clock,
         observer=world.observer,
-        told=parts.hub.committed,
+        told=parts.board.committed,
     )
 
 

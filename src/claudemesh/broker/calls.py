@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Meta
 
-from claudemesh.broker.hub import Hub
 from claudemesh.broker.model import (
+    Budgeted,
     Claim,
     ConnectionPolicy,
     DeliveryState,
@@ -30,10 +30,12 @@ from claudemesh.broker.ports import (
     DeliveryStore,
     DirectoryStore,
     ReceiptStore,
+    SeatStore,
     TopicStore,
     WorkStore,
 )
 from claudemesh.broker.service import AcceptService
+from claudemesh.broker.switchboard import Switchboard
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import Forbidden, InvalidRequest, MeshError, NotFound
 from claudemesh.kernel.ids import parse_client_message_id
@@ -158,13 +160,14 @@ class CallPorts:
     directory: DirectoryStore
     topics: TopicStore
     work: WorkStore
+    seats: SeatStore
 
 
 class Calls:
-    def __init__(self, ports: CallPorts, service: AcceptService, hub: Hub, clock: Clock) -> None:
+    def __init__(self, ports: CallPorts, service: AcceptService, board: Switchboard, clock: Clock) -> None:
         self._ports = ports
         self._service = service
-        self._hub = hub
+        self._board = board
         self._clock = clock
         self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()  # by member, while in use
         self.operations: Mapping[str, Operation] = {
@@ -249,7 +252,7 @@ class Calls:
     async def _peers(self, identity: Identity, args: PeersArgs) -> Json:
         """List the members who are connected, or all of them, with what they say of themselves."""
         members = await self._ports.directory.members(identity.mesh.id)
-        connected = self._hub.connected(identity.mesh.id)
+        present = await self._ports.seats.present(identity.mesh.id)
         return {
             "peers": [
                 {
@@ -258,10 +261,10 @@ class Calls:
                     "member_id": member.uid,
                     "role": member.role,
                     "about": member.about,
-                    "status": "online" if member.id in connected else "offline",
+                    "status": "online" if member.id in present else "offline",
                 }
                 for member in members
-                if args.everybody or member.id in connected
+                if args.everybody or member.id in present
             ]
         }
 
@@ -275,7 +278,7 @@ class Calls:
     async def _member_revoke(self, identity: Identity, args: MemberArgs) -> Json:
         """End a membership. For owners and admins, an owner's for owners only; anybody ends its own."""
         member = await self._ports.directory.revoke(identity.sender, args.member, self._clock.wall_ms())
-        self._hub.revoke(member, identity)
+        self._board.revoke(member, identity)
         return {"name": member.name, "pubkey": member.pubkey, "revoked_at": member.revoked_at}
 
     async def _member_role(self, identity: Identity, args: RoleArgs) -> Json:
@@ -286,7 +289,9 @@ class Calls:
     async def _mesh_set(self, identity: Identity, args: MeshArgs) -> Json:
         """Change what the mesh goes by. For owners and admins."""
         mesh = await self._ports.directory.set_mesh(identity.sender, args.connections, args.sends_per_window)
-        self._service.set_budget(mesh)
+        budget = Budgeted(mesh.id, mesh.sends_per_window)
+        self._service.set_budget(budget)
+        self._board.publish(budget)
         return {"slug": mesh.slug, "connections": mesh.policy, "sends_per_window": mesh.sends_per_window}
 
     # --- topics ------------------------------------------------------------------------------------
@@ -341,7 +346,7 @@ class Calls:
         work = await self._ports.work.work(identity.sender, parse_topic(args.name), args.lease_ms, now)
         if work is None:
             return None
-        self._hub.hint(work.sender_id, [work.client_message_id])
+        self._board.hint(work.sender_id, [work.client_message_id])
         return {
             "client_message_id": work.client_message_id,
             "broker_message_id": work.broker_message_id,
@@ -361,7 +366,7 @@ class Calls:
     async def _queue_ack(self, identity: Identity, args: ClaimArgs) -> Json:
         """Say that the work is done. For the holder of the lease."""
         moved = await self._ports.work.ack(_claim(identity, args), self._clock.wall_ms())
-        self._hub.hint(moved.sender_id, [moved.client_message_id])
+        self._board.hint(moved.sender_id, [moved.client_message_id])
         return {"id": args.id, "state": DeliveryState.ACTED}
 
     async def _queue_nack(self, identity: Identity, args: ClaimArgs) -> Json:
@@ -385,7 +390,7 @@ class Calls:
         """Mark messages as read. For their recipient: others' ids are passed over."""
         now = self._clock.wall_ms()
         moved = await self._ports.deliveries.mark_read(identity.sender, args.broker_message_ids, now)
-        self._hub.hint_all(moved)
+        self._board.hint_all(moved)
         return {"marked": len(moved)}
 
     async def _replay(self, identity: Identity, args: ReplayArgs) -> Json:

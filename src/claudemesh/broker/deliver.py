@@ -4,23 +4,24 @@ It is told after commits that concern its member, and then looks into the store,
 finds nothing, and during which nothing was told, shows that it has caught up: what it is offered next is pushed as
 it is. Whenever it cannot be sure, it looks.
 
-Only a look moves the cursor. What was pushed as offered is remembered beside it, and passed over by the next look.
-So in whatever order offers come, or if they never come, nothing is skipped: the next look begins before it. Told in
-the order of commits, as by one writer, it pushes in that order; what is told late is pushed late. A consumer that
-does not acknowledge fills its window, and then costs nothing more: the rest waits in the store.
+Only a look moves the cursor. What was pushed as offered is in the window, and passed over by the next look. So in
+whatever order offers come, or if they never come, nothing is skipped: the next look begins before it. Told in the
+order of commits, as by one writer, it pushes in that order; what is told late is pushed late.
+
+A consumer that does not acknowledge fills its window, and then costs nothing more: the rest waits in the store.
+What is acknowledged keeps its place in the window until that is written down, and is not pushed again meanwhile.
 
 A push without an ack counts as a failed attempt only if the socket showed life long after it; it is then pushed
 again, and in the end given up. A connection that ends has counted nothing: the next begins with all that is open.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
-from claudemesh.broker.model import Parcel, Sender
+from claudemesh.broker.model import Moved, Parcel, Seat, Sender
 from claudemesh.broker.policy import ATTEMPT_AFTER_MS, is_attempt
 from claudemesh.broker.ports import DeliveryStore
 from claudemesh.kernel.clock import Clock
@@ -35,10 +36,7 @@ WINDOW_BYTES: Final = 4 * 1024 * 1024
 PAGE_COUNT: Final = 256
 PAGE_BYTES: Final = 1024 * 1024
 
-ACKS_TOGETHER: Final = 4_096  # in one transaction: the writer belongs to the senders
-
 OFFERED_MAX: Final = 16  # that wait to be pushed as they are; more are read from the store
-AHEAD_MAX: Final = 1_024  # that were pushed as they were offered, until the store is looked into again
 
 RECHECK_MS: Final = 5_000  # how soon to look again after a store that failed, or a socket that showed no life
 
@@ -53,28 +51,29 @@ class Pump:
     def __init__(  # noqa: PLR0913  its parts, by name
         self,
         store: DeliveryStore,
-        recipient: Sender,
+        seat: Seat,
         *,
         clock: Clock,
         push: Callable[[str], Awaitable[None]],
         last_life_ms: Callable[[], int],
-        wants: Callable[[Parcel], bool],
         gave_up: Callable[[Sequence[int]], None],
     ) -> None:
         self._store = store
-        self._recipient = recipient
+        self._seat = seat
         self._clock = clock
         self._push = push
         self._last_life_ms = last_life_ms
-        self._wants = wants
         self._gave_up = gave_up
         self._bell = asyncio.Event()
         self._is_active = False
         self._is_paused = False
         self._cursor = 0  # everything open up to here was seen by a look, and pushed if it is this one's
-        self._ahead: set[int] = set()  # pushed as offered, beyond the cursor
+        self._begun = 0  # how often the cursor was set back: a look that was under way then says too little
         self._window: dict[int, Pushed] = {}  # pushed, not acknowledged; oldest push first
         self._window_bytes = 0
+        self._unwritten: set[int] = set()  # acknowledged, and not written down yet
+        self._just_written: set[int] = set()  # since the last look began: it may still have seen them open
+        self._is_looking = False
         self._has_caught_up = False  # all that is open and was told is pushed or offered
         self._offered: list[Parcel] = []
 
@@ -89,8 +88,7 @@ class Pump:
         if parcel.history_id <= self._cursor:
             return  # a look into the store was quicker
         is_late = bool(self._offered) and parcel.history_id < self._offered[-1].history_id
-        is_full = len(self._offered) >= OFFERED_MAX or len(self._ahead) >= AHEAD_MAX
-        if not self._has_caught_up or is_late or is_full:
+        if not self._has_caught_up or is_late or len(self._offered) >= OFFERED_MAX:
             self.wake()
             return
         self._offered.append(parcel)
@@ -99,13 +97,14 @@ class Pump:
     def set_active(self, *, active: bool) -> None:
         """Begin to deliver, with all that is open; or stop."""
         if active and not self._is_active:
-            self._cursor, self._ahead, self._window, self._window_bytes = 0, set(), {}, 0
+            self._window, self._window_bytes = {}, 0
+            self._set_back(0)
         self._is_active = active
         self.wake()
 
     def rewind(self) -> None:
         """Look again at all that is open: something that another connection was to get may be this one's now."""
-        self._cursor = 0
+        self._set_back(0)
         self.wake()
 
     def set_paused(self, *, paused: bool) -> None:
@@ -115,12 +114,22 @@ class Pump:
         self._is_paused = paused
         self._bell.set()
 
-    def acked(self, history_ids: Sequence[int]) -> list[Parcel]:
-        """Make room; return what was in the window. Whether it is true is for the store to say."""
+    def acked(self, history_ids: Sequence[int]) -> dict[int, Moved]:
+        """Return what of it was in the window, and whose it was. Whether it is true is for the store to say."""
         found = [self._drop(id_).parcel for id_ in history_ids if id_ in self._window]
         if found:
+            self._unwritten.update(parcel.history_id for parcel in found)
             self._bell.set()
-        return found
+        return {parcel.history_id: Moved(parcel.sender_id, parcel.client_message_id) for parcel in found}
+
+    def written(self, history_ids: Iterable[int]) -> None:
+        """Make room: the acknowledgements of these are written down."""
+        was_full = self._room() <= 0
+        self._unwritten.difference_update(history_ids)
+        if self._is_looking:
+            self._just_written.update(history_ids)
+        if was_full:
+            self._bell.set()
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -139,44 +148,53 @@ class Pump:
     # --- pushing -----------------------------------------------------------------------------------
 
     async def _push_page(self) -> bool:
-        room, room_bytes = WINDOW_COUNT - len(self._window), WINDOW_BYTES - self._window_bytes
+        """Push what comes next and has room; False if nothing came."""
+        room, room_bytes = self._room(), WINDOW_BYTES - self._window_bytes
         if not self._is_active or self._is_paused or room <= 0 or room_bytes <= 0:
             return False
         page = await self._next_page(min(room, PAGE_COUNT), min(room_bytes, PAGE_BYTES))
-        if not page or not self._is_active:
+        if page is None or not self._is_active:
             return False
-        fresh = [parcel for parcel in page if self._is_new(parcel) and self._wants(parcel)]
+        fresh = [parcel for parcel in page if self._is_new(parcel)]
         now = self._clock.monotonic_ms()
         for parcel in fresh:  # before they are on the wire: the ack may be quicker than this task
             self._window[parcel.history_id] = Pushed(parcel, now)
             self._window_bytes += len(parcel.payload)
-            if parcel.history_id > self._cursor:
-                self._ahead.add(parcel.history_id)
         if fresh:
             points.reach(BEFORE_PUSH)
             await self._push(render_deliver(parcel.payload for parcel in fresh))
         return True
 
-    async def _next_page(self, count_max: int, bytes_max: int) -> list[Parcel]:
+    async def _next_page(self, count_max: int, bytes_max: int) -> list[Parcel] | None:
+        """Return what was offered or a look shows, which may all be another's; None if there is nothing to see."""
         if self._has_caught_up:
             offered, self._offered = self._offered, []
             if len(offered) <= count_max and sum(len(parcel.payload) for parcel in offered) <= bytes_max:
-                return offered
+                return offered or None
             self._has_caught_up = False
-        after = self._cursor
-        page = await self._store.page(self._recipient, after, count_max, bytes_max)
-        if self._cursor != after:
-            return []  # it was told to begin anew, and has rung the bell
+        after, begun = self._cursor, self._begun
+        self._is_looking, self._just_written = True, set()
+        try:
+            page = await self._store.page(self._seat, after, count_max, bytes_max)
+        finally:
+            self._is_looking = False
+        if self._begun != begun:
+            return None  # it was told to begin anew, and has rung the bell
         # Whoever told something meanwhile has rung the bell: then nobody knows whether this look saw it.
-        self._has_caught_up = not page and not self._bell.is_set()
-        if page:
-            self._cursor = page[-1].history_id
-        else:
-            self._ahead.clear()  # all of it is acknowledged, or behind the cursor: no look will show it again
-        return page
+        self._has_caught_up = page.upto == after and not self._bell.is_set()
+        self._cursor = page.upto
+        return page.parcels if page.upto > after else None
 
     def _is_new(self, parcel: Parcel) -> bool:
-        return parcel.history_id not in self._window and parcel.history_id not in self._ahead
+        id_ = parcel.history_id
+        return not (id_ in self._window or id_ in self._unwritten or id_ in self._just_written)
+
+    def _room(self) -> int:
+        return WINDOW_COUNT - len(self._window) - len(self._unwritten)
+
+    def _set_back(self, cursor: int) -> None:
+        self._cursor = cursor
+        self._begun += 1
 
     def _drop(self, history_id: int) -> Pushed:
         pushed = self._window.pop(history_id)
@@ -193,12 +211,11 @@ class Pump:
         overdue = [id_ for id_, pushed in self._window.items() if is_attempt(pushed.at_ms, life)]
         if not overdue:
             return False
-        dead = await self._store.count_attempts(self._recipient, overdue, self._clock.wall_ms())
+        dead = await self._store.count_attempts(self._seat, overdue, self._clock.wall_ms())
         for id_ in overdue:
             if id_ in self._window:  # else its ack came meanwhile
                 self._drop(id_)
-        self._ahead.difference_update(overdue)
-        self._cursor = min(self._cursor, min(overdue) - 1)
+        self._set_back(min(self._cursor, min(overdue) - 1))
         self.wake()
         if dead:
             self._gave_up(dead)
@@ -214,22 +231,29 @@ class Pump:
 
 
 class AckBook:
-    """Collects acknowledgements and writes them down in as few commits as they come in."""
+    """Collects acknowledgements and writes them down in as few commits as they come in.
+
+    Of a message it keeps its id and whose it was, not more: the store may be unable to write for a long time.
+    """
 
     def __init__(
-        self, store: DeliveryStore, recipient: Sender, clock: Clock, written: Callable[[list[Parcel]], None]
+        self,
+        store: DeliveryStore,
+        recipient: Sender,
+        clock: Clock,
+        written: Callable[[Mapping[int, Moved]], None],
     ) -> None:
         self._store = store
         self._recipient = recipient
         self._clock = clock
         self._written = written
-        self._ids: dict[int, Parcel] = {}
+        self._ids: dict[int, Moved] = {}
         self._bell = asyncio.Event()
 
-    def note(self, parcels: Sequence[Parcel]) -> None:
+    def note(self, acked: Mapping[int, Moved]) -> None:
         """Take acknowledgements in, of what this connection pushed: no more than its window can wait here."""
-        self._ids |= {parcel.history_id: parcel for parcel in parcels}
-        if parcels:
+        self._ids |= acked
+        if acked:
             self._bell.set()
 
     async def run(self) -> None:
@@ -243,10 +267,10 @@ class AckBook:
                 self._bell.set()
 
     async def flush(self) -> None:
-        """Write down what there is, some at a time; what fails is still there."""
+        """Write down what there is, which is a window at most; what fails is still there."""
         while self._ids:
-            taken = dict(islice(self._ids.items(), ACKS_TOGETHER))
+            taken = dict(self._ids)
             await self._store.ack(self._recipient, tuple(taken), self._clock.wall_ms())
             for id_ in taken:
                 self._ids.pop(id_, None)
-            self._written(list(taken.values()))
+            self._written(taken)

@@ -33,6 +33,16 @@ class FingerprintDrifted:
 
 
 @dataclass(frozen=True, slots=True)
+class LimiterFailed:
+    """Messages were put off, since nobody could say what is left of their sender's budget."""
+
+    name: ClassVar[str] = "broker.limiter_failed"
+    level: ClassVar[Level] = "warning"
+    detail: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerStarted:
     name: ClassVar[str] = "broker.started"
     url: str
@@ -129,3 +139,32 @@ class TaskFailed:
     level: ClassVar[Level] = "error"
     task: str
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class BulletinPassed:
+    """Brokers of one store told each other something: `told` or `heard`."""
+
+    name: ClassVar[str] = "broker.bulletin_passed"
+    level: ClassVar[Level] = "debug"
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperChanged:
+    """Of all brokers on its store, this one began to sweep and check it, or no longer does."""
+
+    name: ClassVar[str] = "broker.keeper_changed"
+    is_keeper: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeatsLost:
+    """Connections here are no longer entitled to what waits for them, and have to begin anew.
+
+    All of them, if the broker was silent for so long that others took it for dead.
+    """
+
+    name: ClassVar[str] = "broker.seats_lost"
+    level: ClassVar[Level] = "warning"
+    connections: int

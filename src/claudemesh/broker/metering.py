@@ -2,6 +2,9 @@
 
 from claudemesh.broker.events import (
     BatchAccepted,
+    BulletinPassed,
+    KeeperChanged,
+    LimiterFailed,
     MemberConnected,
     MemberDisconnected,
     OrphansChecked,
@@ -10,6 +13,7 @@ from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.observe import Observer
 
 _OUTCOMES = ("accepted", "duplicate", "refused")
+_DIRECTIONS = ("told", "heard")
 
 
 class BrokerMetrics:
@@ -24,6 +28,9 @@ class BrokerMetrics:
         self._rejections = metrics.counter(
             "cm_broker_rate_limit_rejection_total", "Messages beyond their sender's budget."
         ).of()
+        self._put_off = metrics.counter(
+            "cm_broker_limiter_unavailable_total", "Messages put off because the limiter did not answer."
+        ).of()
         self._consumed = metrics.counter(
             "cm_broker_rate_limit_consumed_then_b2_rejected_total", "Budget spent on messages refused afterwards."
         ).of()
@@ -36,10 +43,19 @@ class BrokerMetrics:
         ).of()
         self.depth = metrics.gauge("cm_broker_delivery_depth", "Deliveries that wait for their recipient.").of()
         self.connections = metrics.gauge("cm_broker_connections", "Members and sessions connected now.").of()
+        self._keeper = metrics.gauge(
+            "cm_broker_keeper", "1 if this broker sweeps and checks the store; of several on one, only one does."
+        ).of()
+        self._bulletins = metrics.counter(
+            "cm_broker_bulletins_total", "What brokers of one store told each other.", {"direction": _DIRECTIONS}
+        )
 
     def attach(self, observer: Observer) -> None:
         observer.subscribe(BatchAccepted, self._accepted)
+        observer.subscribe(LimiterFailed, lambda event: self._put_off.inc(event.messages))
         observer.subscribe(OrphansChecked, self._checked)
+        observer.subscribe(KeeperChanged, lambda event: self._keeper.set(int(event.is_keeper)))
+        observer.subscribe(BulletinPassed, lambda event: self._bulletins.of(event.direction).inc())
         observer.subscribe(MemberConnected, lambda _: self.connections.inc())
         observer.subscribe(MemberDisconnected, lambda _: self.connections.dec())
 

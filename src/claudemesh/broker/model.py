@@ -213,6 +213,109 @@ class Parcel(msgspec.Struct, frozen=True):
     to_session: str | None = None
 
 
+class Page(msgspec.Struct, frozen=True):
+    """A part of what waits. Everything open up to `upto` was looked at; what of it is another's is not here."""
+
+    parcels: list[Parcel]
+    upto: int
+
+
+# --- who gets it -----------------------------------------------------------------------------------
+
+
+class Meeting(StrEnum):
+    """What becomes of the connection that stands when another comes under the same key."""
+
+    REPLACED = "replaced"  # the same instance came back: the old socket is a leftover
+    SUPERSEDED = "superseded"  # another instance took over
+    REFUSED = "refused"  # it stays, and the new one goes
+    SHARED = "shared"  # both stay; the newer one gets the deliveries
+
+
+class Seat(msgspec.Struct, frozen=True):
+    """The right to what waits for a key: a member's own, or that of one of its sessions.
+
+    A lease on all its deliveries: of several seats of a key the one with the greatest token holds it, whichever
+    broker gave it, and it ends with its broker.
+    """
+
+    sender: Sender
+    session_pubkey: str | None
+    token: int
+
+
+class Displaced(msgspec.Struct, frozen=True):
+    """A connection of another broker that has to go, since a newer one came under its key."""
+
+    token: int
+    meeting: Meeting
+
+
+class Seated(msgspec.Struct, frozen=True):
+    seat: Seat
+    displaced: list[Displaced] = []
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """What a broker learns when it says that it lives."""
+
+    is_keeper: bool  # it is the one that sweeps and checks
+    is_forgotten: bool = False  # it was silent for too long: its seats are gone, and all its connections have to be
+    bereft: list[int] = []  # members who lost sessions with a broker that died
+
+
+# --- what brokers tell each other, as hints only ---------------------------------------------------
+
+
+class Woken(msgspec.Struct, frozen=True, tag="woken"):
+    """There may be something to deliver to these members."""
+
+    members: list[int]
+
+
+class Hinted(msgspec.Struct, frozen=True, tag="hinted"):
+    """Something moved for these messages of a member's own."""
+
+    member: int
+    client_message_ids: list[str]
+
+
+class Rewound(msgspec.Struct, frozen=True, tag="rewound"):
+    """Sessions of these members are gone: what named them is the members' now."""
+
+    members: list[int]
+
+
+class Unseated(msgspec.Struct, frozen=True, tag="unseated"):
+    """The connection with this seat has to go."""
+
+    token: int
+    meeting: Meeting
+
+
+class Announced(msgspec.Struct, frozen=True, tag="announced"):
+    """Something happened in a mesh that everybody who is connected is told."""
+
+    mesh: int
+    event: str
+    data: dict[str, str]
+
+
+class Expelled(msgspec.Struct, frozen=True, tag="expelled"):
+    """A member was revoked: its connections end."""
+
+    member: int
+
+
+class Budgeted(msgspec.Struct, frozen=True, tag="budgeted"):
+    """A mesh goes by another budget from now on."""
+
+    mesh: int
+    sends_per_window: int | None
+
+
+Bulletin = Woken | Hinted | Rewound | Unseated | Announced | Expelled | Budgeted
+
 # --- work queues -----------------------------------------------------------------------------------
 
 

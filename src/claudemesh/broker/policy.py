@@ -17,8 +17,10 @@ from claudemesh.broker.model import (
     DedupeState,
     DeliveryState,
     Duplicate,
+    Meeting,
     Member,
     Message,
+    Newcomer,
     RecipientReceipt,
     Role,
     StandingMessage,
@@ -31,7 +33,9 @@ from claudemesh.kernel.errors import (
     IdRetired,
     IntegrityError,
     InvalidRequest,
+    InviteRefused,
     MeshError,
+    NameTaken,
     PayloadTooLarge,
     PredecessorDeferred,
     Revoked,
@@ -50,6 +54,10 @@ QUEUE_LEASE_MS: Final = 300_000
 QUEUE_RETURNS_MAX: Final = 10
 
 CLOCK_SKEW_MAX_MS: Final = 60_000
+
+# How far history ids go ahead when a store comes back from a backup: more than anybody sends, and thousands of
+# times before a number is too large for JSON.
+EPOCH_SKIP: Final = 2**40
 
 MANAGERS: Final = frozenset({Role.OWNER, Role.ADMIN})  # they invite, revoke and set
 
@@ -224,15 +232,6 @@ def derive_counts(recipients: Sequence[RecipientReceipt]) -> dict[str, int]:
 # --- two connections under one key -----------------------------------------------------------------
 
 
-class Meeting(StrEnum):
-    """What becomes of the connection that stands when another comes under the same key."""
-
-    REPLACED = "replaced"  # the same instance came back: the old socket is a leftover
-    SUPERSEDED = "superseded"  # another instance took over
-    REFUSED = "refused"  # it stays, and the new one goes
-    SHARED = "shared"  # both stay; the newer one gets the deliveries
-
-
 def judge_meeting(
     policy: ConnectionPolicy, standing_instance: str, new_instance: str, *, is_resume: bool = False
 ) -> Meeting:
@@ -261,6 +260,19 @@ def judge_manager(actor: Member) -> MeshError | None:
     if actor.revoked_at is not None:
         return Revoked()
     return None if actor.role in MANAGERS else Forbidden("only an owner or an admin may do this")
+
+
+def judge_join(
+    newcomer: Newcomer, inviter: Member | None, uses_left: int, *, is_key_used: bool, is_name_taken: bool
+) -> MeshError | None:
+    """Say why an invite does not let somebody in who is no member yet."""
+    if inviter is None or judge_manager(inviter) is not None:
+        return InviteRefused("whoever signed it may not invite", reason="not_allowed")
+    if uses_left <= 0:
+        return InviteRefused("it was used as often as it may be", reason="used_up")
+    if is_key_used:
+        return InviteRefused("this key was used in the mesh before", reason="not_allowed")
+    return NameTaken(f"another member is called {newcomer.name}") if is_name_taken else None
 
 
 def judge_member_change(actor: Member, target: Member, role: Role | None, owners: int) -> MeshError | None:

@@ -4,24 +4,30 @@ Every write returns after its commit is durable. A call that is made first is ap
 from one task (each submits in its first step).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from claudemesh.broker.model import (
     AcceptOutcome,
     Batch,
+    Beat,
+    Bulletin,
     Claim,
     ConnectionPolicy,
     Duplicate,
+    Identity,
     Member,
     Mesh,
     MessageReceipt,
     Moved,
     Newcomer,
+    Page,
     Parcel,
     Progress,
     Queue,
     Role,
+    Seat,
+    Seated,
     Sender,
     StandingMessage,
     SweepPage,
@@ -30,6 +36,10 @@ from claudemesh.broker.model import (
     Violation,
     Work,
 )
+
+
+class AlreadyConnected(Exception):
+    """The mesh prefers the oldest instance, and one stands."""
 
 
 class AcceptStore(Protocol):
@@ -51,11 +61,16 @@ class AcceptStore(Protocol):
 
 
 class DeliveryStore(Protocol):
-    async def page(self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int) -> list[Parcel]:
-        """Return what waits for the recipient after that id, in history order. At least one if any waits.
+    async def page(self, seat: Seat, after_history_id: int, count_max: int, bytes_max: int) -> Page:
+        """Return what waits for the seat after that id, in history order; nothing once the seat is another's.
 
-        What is committed later has a greater id than all that is returned: who goes on from the last misses none.
+        A session's seat gets what names its key; the member's own all but what names a session that has a seat.
+        `upto` is the last id that was looked at, and the given one if there was none. What is committed later has
+        a greater id: who goes on from there misses none. At least one is looked at, if any is open.
         """
+
+    def prime(self, mesh_id: int, parcels: Sequence[Parcel]) -> None:
+        """Take what was committed just now: its recipients will ask for it, and then it need not be read."""
 
     async def replay(
         self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int
@@ -65,8 +80,11 @@ class DeliveryStore(Protocol):
     async def ack(self, recipient: Sender, history_ids: Sequence[int], now_ms: int) -> None:
         """Note that the recipient's inbox holds these. Idempotent; ids of others are passed over."""
 
-    async def count_attempts(self, recipient: Sender, history_ids: Sequence[int], now_ms: int) -> list[int]:
-        """Count a failed attempt for those still open; return the ids that became dead letters by it."""
+    async def count_attempts(self, seat: Seat, history_ids: Sequence[int], now_ms: int) -> list[int]:
+        """Count a failed attempt for those still open; return the ids that became dead letters by it.
+
+        Nothing is counted once the seat is another's.
+        """
 
     async def mark_read(self, recipient: Sender, broker_message_ids: Sequence[str], now_ms: int) -> list[Moved]:
         """Note an explicit mark of the reader; return those of the messages that are this recipient's."""
@@ -145,7 +163,7 @@ class TopicStore(Protocol):
 
 
 class WorkStore(Protocol):
-    """Work queues. Leases are judged by the store's own clock, which knows no steps.
+    """Work queues. Leases are judged by the store's own clock: a server's, or one that knows no steps.
 
     Every write of a member raises Revoked if it was revoked since its hello: its leases run out.
     """
@@ -174,11 +192,14 @@ class UpkeepStore(Protocol):
     async def broker_seed(self, fresh: bytes) -> bytes:
         """Return the seed of the broker's key; at the first start it is the fresh one."""
 
-    async def beat(self) -> None:
-        """Keep the lease clock, so that the next start goes on from here."""
-
     async def check(self) -> list[Violation]:
         """Compare all rows of all accepts with each other; nothing, if every accept is whole."""
+
+    async def begin_epoch(self, now_ms: int) -> int:
+        """Pass over history ids that a lost part of the past may have used; return the number of the epoch.
+
+        For a store that was restored from a backup: every mesh goes on `policy.EPOCH_SKIP` further.
+        """
 
     async def meshes(self) -> list[int]: ...
 
@@ -187,6 +208,44 @@ class UpkeepStore(Protocol):
 
     async def sweep_ids(self, now_ms: int, limit: int) -> int:
         """Forget ids that have expired and whose message is gone; return how many."""
+
+
+class SeatStore(Protocol):
+    """Which connection gets what waits for a key, over all brokers of one store."""
+
+    async def take(self, identity: Identity) -> Seated:
+        """Give the connection a seat, newer than all that stand under its key.
+
+        Those of other brokers that have to go for it (`policy.judge_meeting`) are gone with this, and returned; of
+        this broker's own connections its hub decides. Raises AlreadyConnected if one of another broker stays and
+        this one has to go, or Revoked.
+        """
+
+    async def leave(self, seat: Seat) -> None:
+        """Give it up; may be called twice."""
+
+    async def standing(self) -> set[int]:
+        """Return the tokens of all seats that this broker gave and that still stand."""
+
+    async def present(self, mesh_id: int) -> set[int]:
+        """Return the members of a mesh who have a seat, at whichever broker."""
+
+    async def beat(self) -> Beat:
+        """Say that this broker lives, and take those that did not for dead."""
+
+
+class Bus(Protocol):
+    """What the brokers of one store tell each other. Hints: some may be lost, and the store is the truth."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other broker can ever be on this store."""
+
+    def publish(self, bulletin: Bulletin) -> None:
+        """Tell the others, in a moment and together with what else there is; returns at once."""
+
+    def listen(self, heard: Callable[[Bulletin], None], missed: Callable[[], None]) -> None:
+        """Call `heard` with what others tell; `missed` when something may have been told that was not heard."""
 
 
 class Stores(Protocol):
@@ -206,15 +265,22 @@ class Stores(Protocol):
     def work(self) -> WorkStore: ...
     @property
     def upkeep(self) -> UpkeepStore: ...
+    @property
+    def seats(self) -> SeatStore: ...
+    @property
+    def bus(self) -> Bus: ...
 
-    def close(self) -> None: ...
+    async def aclose(self) -> None: ...
 
 
 class Limiter(Protocol):
     async def consume(
-        self, mesh_id: int, sender_id: int, client_message_ids: Sequence[str], limit: int
+        self, mesh: str, sender: str, client_message_ids: Sequence[str], limit: int
     ) -> list[int | None]:
         """Take one unit for each id, unless it was taken for that id in this window: idempotent, atomic.
 
-        None is a yes; a number is a no, and says in how many ms to ask again. A no takes nothing.
+        None is a yes; a number is a no, and says in how many ms to ask again. A no takes nothing. Mesh and sender
+        go by their ULIDs, which no other broker's store has. Raises LimiterUnavailable.
         """
+
+    async def aclose(self) -> None: ...

@@ -8,17 +8,18 @@ when it is done.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from claudemesh.broker.events import BatchAccepted, FingerprintDrifted
+from claudemesh.broker.events import BatchAccepted, FingerprintDrifted, LimiterFailed
 from claudemesh.broker.model import (
     Accepted,
     AcceptOutcome,
     Batch,
+    Budgeted,
     Duplicate,
     Fresh,
     Identity,
-    Mesh,
     Message,
     StandingMessage,
 )
@@ -93,10 +94,14 @@ class AcceptService:
         return await self.commit((await self.admit(identity, [items]))[0])
 
     async def admit(self, identity: Identity, frames: Sequence[Sequence[Presented]]) -> list[Admitted]:
-        """Take some frames of one connection through B0 and B1, with one look at the store for all of them."""
-        ids = [item.message.client_message_id for frame in frames for item in frame if item.message]
+        """Take some frames of one connection through B0 and B1: one look at the store, one at the budget."""
+        items = [item for frame in frames for item in frame]
+        ids = [item.message.client_message_id for item in items if item.message]
         standing = await self._store.standing(identity.member.id, ids)
-        return [await self._admit(identity, frame, standing) for frame in frames]
+        outcomes = [self._judge(identity, item, standing) for item in items]
+        await self._consume(identity, items, outcomes)
+        found = iter(outcomes)
+        return [self._admit(identity, frame, list(islice(found, len(frame)))) for frame in frames]
 
     async def commit(self, admitted: Admitted) -> list[AcceptOutcome]:
         """Take it through B2 and B3, and wake who has something to get. Applied in the order of the calls."""
@@ -115,17 +120,15 @@ class AcceptService:
         days = self._settings.dedupe_days
         return None if days is None else now_ms + days * DAY_MS
 
-    def set_budget(self, mesh: Mesh) -> None:
+    def set_budget(self, budget: Budgeted) -> None:
         """Go by the mesh's new budget from now on."""
-        self._budgets[mesh.id] = mesh.sends_per_window
+        self._budgets[budget.mesh] = budget.sends_per_window
 
     # --- B0 and B1 ---------------------------------------------------------------------------------
 
-    async def _admit(
-        self, identity: Identity, frame: Sequence[Presented], standing: dict[str, StandingMessage]
+    def _admit(
+        self, identity: Identity, frame: Sequence[Presented], outcomes: list[AcceptOutcome | None]
     ) -> Admitted:
-        outcomes = [self._judge(identity, item, standing) for item in frame]
-        await self._consume(identity, frame, outcomes)
         deferrals = Deferrals()
         places: list[int] = []
         for place, (item, outcome) in enumerate(zip(frame, outcomes, strict=True)):
@@ -160,20 +163,21 @@ class AcceptService:
         return judge_size(message, self._settings.inline_bytes)
 
     async def _consume(
-        self, identity: Identity, frame: Sequence[Presented], outcomes: list[AcceptOutcome | None]
+        self, identity: Identity, items: Sequence[Presented], outcomes: list[AcceptOutcome | None]
     ) -> None:
         """Ask for the budget of those that nothing has answered yet, in one call."""
         places = [place for place, outcome in enumerate(outcomes) if outcome is None]
-        ids = [message.client_message_id for place in places if (message := frame[place].message)]
+        ids = [message.client_message_id for place in places if (message := items[place].message)]
         if not ids:
             return
         mesh = identity.mesh
         limit = self._budgets.get(mesh.id, mesh.sends_per_window) or self._settings.sends_per_window
         try:
-            waits = await self._limiter.consume(mesh.id, identity.member.id, ids, limit)
+            waits = await self._limiter.consume(mesh.uid, identity.member.uid, ids, limit)
         except MeshError as error:  # only theirs: what stands under its id is answered all the same
             for place in places:
                 outcomes[place] = error
+            self._observer.publish(LimiterFailed(error.detail, len(places)))
             return
         for place, wait_ms in zip(places, waits, strict=True):
             if wait_ms is not None:

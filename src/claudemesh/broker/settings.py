@@ -5,7 +5,6 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from claudemesh.broker.limiter import SENDS_PER_WINDOW_DEFAULT
 from claudemesh.kernel.retention import WINDOW_DAYS_MIN
 from claudemesh.wire.negotiation import INLINE_BYTES_DEFAULT, PAYLOAD_BYTES_MIN
 
@@ -16,7 +15,7 @@ RETENTION_DAYS_DEFAULT: Final = 365
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     sends_per_window: Annotated[
         int, Meta(ge=1, description="How many new messages a member may send in one window.")
-    ] = SENDS_PER_WINDOW_DEFAULT
+    ] = 6_000
     window_s: Annotated[int, Meta(ge=1, description="The length of that window, in seconds.")] = 60
     inline_bytes: Annotated[
         int, Meta(ge=PAYLOAD_BYTES_MIN, description="The largest body of a message, in bytes of UTF-8.")
@@ -67,17 +66,38 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: Annotated[int, Meta(ge=1, description="How many connections are open at once.")] = 16_384
 
 
+class Database(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a store on a server; a file needs none of it."""
+
+    pool_max: Annotated[
+        int, Meta(ge=1, description="How many connections it may have for reading, beside the few that write.")
+    ] = 8
+
+
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    store: Annotated[str, Meta(description="Where messages are kept: sqlite:///PATH; for tests also memory:.")]
+    store: Annotated[
+        str,
+        Meta(description="Where messages are kept: sqlite:///PATH or postgresql://HOST/NAME; for tests memory:."),
+    ]
     listen: Annotated[str, Meta(description="HOST:PORT; port 0 is any free one.")] = LISTEN_DEFAULT
-    limiter: Annotated[str, Meta(description="Where budgets are counted: memory:.")] = "memory:"
+    limiter: Annotated[
+        str, Meta(description="Where budgets are counted: memory:, or in Redis (redis://, rediss:// or unix://).")
+    ] = "memory:"
     admin_token_file: Annotated[
         str | None, Meta(description="A private file whose token may make meshes; needed beyond loopback.")
+    ] = None
+    tls_cert: Annotated[
+        str | None,
+        Meta(description="The certificate to show, PEM, with what leads to its root; then only TLS is spoken."),
+    ] = None
+    tls_key: Annotated[
+        str | None, Meta(description="Its key, in a private file (0600). Both are read again on SIGHUP.")
     ] = None
     public_hosts: Annotated[
         list[str],
         Meta(description="What a TLS proxy on this machine is asked for, as it stands in Host: mesh.example.org."),
     ] = []
+    database: Database = Database()
     limits: Limits = Limits()
     retention: Retention = Retention()
     presence: Presence = Presence()

@@ -1,6 +1,7 @@
-"""What is done now and then: the lease clock's beat, expired leases, retention, the orphan check.
+"""What is done now and then: the broker's beat, expired leases, retention, the orphan check.
 
 Each runs by itself and is tried again at its next turn when it fails: none of it is on anybody's way to an answer.
+Of several brokers on a store one does it all; what each of them does is to say that it lives.
 """
 
 import asyncio
@@ -11,16 +12,20 @@ from typing import Any, Final
 from claudemesh.broker.events import OrphansChecked, Swept, TaskFailed
 from claudemesh.broker.model import SweepPage, Violation
 from claudemesh.broker.ports import UpkeepStore, WorkStore
+from claudemesh.broker.seating import Seating
 from claudemesh.kernel.clock import DAY_MS, Clock
 from claudemesh.runtime.clock import steady
 from claudemesh.runtime.observe import Observer
 
 BEAT_EVERY_S: Final = 5.0
 EXPIRE_EVERY_S: Final = 5.0
+LOOK_OVER_EVERY_S: Final = 60.0
 CHECK_EVERY_S: Final = 86_400.0
 
 PAGE: Final = 256  # rows of one sweep's transaction: the writer belongs to the senders
 DEAD_LETTER_GRACE_MS: Final = DAY_MS  # in which an operator can see what retention gave up
+
+Task = Callable[[], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +46,22 @@ class Upkeep:
         self._observer = observer
         self._message_ms = message_days * DAY_MS
 
-    async def run(self, sweep_every_s: float) -> None:
+    async def run(self, seating: Seating, sweep_every_s: float) -> None:
         """Do it all, each in its own rhythm, until cancelled."""
+
+        def if_keeper(task: Task) -> Task:
+            async def run() -> None:
+                if seating.is_keeper:
+                    await task()
+
+            return run
+
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._every(BEAT_EVERY_S, "beat", self._store.beat))
-            group.create_task(self._every(EXPIRE_EVERY_S, "expire", self.expire))
-            group.create_task(self._every(sweep_every_s, "sweep", self.sweep))
-            group.create_task(self._every(CHECK_EVERY_S, "check", self.check))
+            group.create_task(self._every(BEAT_EVERY_S, "beat", seating.beat))
+            group.create_task(self._every(LOOK_OVER_EVERY_S, "look over seats", seating.look_over))
+            group.create_task(self._every(EXPIRE_EVERY_S, "expire", if_keeper(self.expire)))
+            group.create_task(self._every(sweep_every_s, "sweep", if_keeper(self.sweep)))
+            group.create_task(self._every(CHECK_EVERY_S, "check", if_keeper(self.check)))
 
     async def expire(self) -> int:
         return await self._work.expire(self._clock.wall_ms())
@@ -85,7 +99,7 @@ class Upkeep:
         self._observer.publish(OrphansChecked(len(violations)))
         return violations
 
-    async def _every(self, seconds: float, name: str, task: Callable[[], Awaitable[Any]]) -> None:
+    async def _every(self, seconds: float, name: str, task: Task) -> None:
         while True:
             await asyncio.sleep(seconds)
             try:

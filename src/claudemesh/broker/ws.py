@@ -6,7 +6,7 @@ deliveries, telling of receipts), and whichever ends first ends them all. Each e
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,15 +20,17 @@ from claudemesh.broker.deliver import AckBook, Pump
 from claudemesh.broker.events import ConnectionRefused, DeadLettered, MemberDisconnected
 from claudemesh.broker.hello import HelloRefused, verify_hello
 from claudemesh.broker.hints import Hints
-from claudemesh.broker.hub import AlreadyConnected, Hub, MemberRevoked
-from claudemesh.broker.model import Identity, Moved, Parcel
+from claudemesh.broker.hub import Hub
+from claudemesh.broker.model import Identity, Moved, Parcel, Seat
 from claudemesh.broker.offer import answer_negotiation, derive_offer
 from claudemesh.broker.policy import FRAME_ITEMS_MAX
-from claudemesh.broker.ports import DeliveryStore, DirectoryStore, ReceiptStore
+from claudemesh.broker.ports import AlreadyConnected, DeliveryStore, DirectoryStore, ReceiptStore
+from claudemesh.broker.seating import Seating
 from claudemesh.broker.sending import Sending, parse_item_by_item, present_item
 from claudemesh.broker.service import AcceptService, Presented
+from claudemesh.broker.switchboard import Switchboard
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import MeshError
+from claudemesh.kernel.errors import MeshError, Revoked
 from claudemesh.runtime.observe import Observer
 from claudemesh.runtime.tokens import fresh_token
 from claudemesh.wire import frames
@@ -69,6 +71,8 @@ class House:
     service: AcceptService
     calls: Calls
     hub: Hub
+    board: Switchboard
+    seating: Seating
     directory: DirectoryStore
     deliveries: DeliveryStore
     receipts: ReceiptStore
@@ -111,6 +115,7 @@ class SocketApp:
 
 class Connection:
     identity: Identity
+    seat: Seat
 
     def __init__(self, house: House, challenge: str, receive: Receive, send: Send) -> None:
         self._house = house
@@ -169,8 +174,7 @@ class Connection:
         await self._write(frames.render(frames.Welcome(nonce, house.clock.wall_ms(), signature)))
         try:
             self.identity = await self._hear_hello(nonce)
-            self._furnish(self.identity)
-            self._join()
+            await self._be_seated()
         except Closing as closing:
             house.observer.publish(ConnectionRefused(closing.code, closing.reason))
             raise
@@ -194,28 +198,34 @@ class Connection:
         except MeshError as error:  # the store does not answer: that is not the caller's fault
             raise Closing(CLOSE_INTERNAL, error.code) from error
 
+    async def _be_seated(self) -> None:
+        try:
+            await self._house.seating.admit(self.identity, self._join)
+        except AlreadyConnected as error:
+            raise Closing(frames.CLOSE_ALREADY_CONNECTED) from error
+        except Revoked as error:
+            raise Closing(frames.CLOSE_UNAUTHENTICATED, frames.REASON_REVOKED) from error
+        except MeshError as error:
+            raise Closing(CLOSE_INTERNAL, error.code) from error
+
+    def _join(self, seat: Seat) -> None:
+        self.seat = seat
+        self._furnish(self.identity)
+        self._house.hub.join(self)
+
     def _furnish(self, identity: Identity) -> None:
         house, sender = self._house, identity.sender
         self._sending = Sending(house.service, identity, house.spawn, self._write_or_close)
         self._pump = Pump(
             house.deliveries,
-            sender,
+            self.seat,
             clock=house.clock,
             push=self._write,
             last_life_ms=self._last_life_ms,
-            wants=self._wants,
             gave_up=self._tell_dead,
         )
-        self._acks = AckBook(house.deliveries, sender, house.clock, self._tell_senders)
+        self._acks = AckBook(house.deliveries, sender, house.clock, self._acks_written)
         self._hints = Hints(house.receipts, sender, self._write)
-
-    def _join(self) -> None:
-        try:
-            self._house.hub.join(self)
-        except AlreadyConnected as error:
-            raise Closing(frames.CLOSE_ALREADY_CONNECTED) from error
-        except MemberRevoked as error:
-            raise Closing(frames.CLOSE_UNAUTHENTICATED, frames.REASON_REVOKED) from error
 
     async def _serve(self) -> None:
         house, identity = self._house, self.identity
@@ -239,7 +249,7 @@ class Connection:
         finally:
             self._is_closed = True
             house.hub.leave(self)
-            house.spawn(self._flush_acks())
+            house.spawn(self._leave())
             member = identity.member.uid
             house.observer.publish(
                 MemberDisconnected(identity.mesh.uid, member, identity.instance_id, code, reason)
@@ -385,19 +395,13 @@ class Connection:
 
     # --- deliveries --------------------------------------------------------------------------------
 
-    def _wants(self, parcel: Parcel) -> bool:
-        """Say whether it is this connection's: a session gets what names its key, the member all but that."""
-        mine = self.identity.session_pubkey
-        if mine is not None:
-            return parcel.to_session == mine
-        return parcel.to_session is None or not self._house.hub.is_live(self.identity.member.id, parcel.to_session)
-
     def _last_life_ms(self) -> int:
         """Return when it last showed life: a frame, or an answered ping, which the server tells by not closing."""
         return max(self._last_frame_ms, self._house.clock.monotonic_ms() - self._house.settings.stale_pong_ms)
 
-    def _tell_senders(self, parcels: list[Parcel]) -> None:
-        self._house.hub.hint_all(Moved(parcel.sender_id, parcel.client_message_id) for parcel in parcels)
+    def _acks_written(self, acked: Mapping[int, Moved]) -> None:
+        self._pump.written(acked)
+        self._house.board.hint_all(acked.values())
 
     def _tell_dead(self, history_ids: Sequence[int]) -> None:
         identity = self.identity
@@ -405,9 +409,11 @@ class Connection:
             DeadLettered(identity.mesh.uid, identity.member.uid, tuple(history_ids), "attempts_exhausted")
         )
 
-    async def _flush_acks(self) -> None:
+    async def _leave(self) -> None:
+        """Write down what it acknowledged, and only then let another connection have what it was to get."""
         with suppress(MeshError):  # what could not be written down is delivered again
             await self._acks.flush()
+        await self._house.seating.leave(self.seat)
 
 
 def _challenge(scope: Scope) -> str:

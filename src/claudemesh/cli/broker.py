@@ -18,36 +18,44 @@ if TYPE_CHECKING:
 FILE: Final = "broker.toml"
 SQLITE: Final = "sqlite:///"
 MEMORY: Final = "memory:"
+POSTGRES: Final = ("postgresql://", "postgres://")
+REDIS: Final = ("redis://", "rediss://", "unix://")
+FILES: Final = ("admin_token_file", "tls_cert", "tls_key")
 
 
 def parse_store(text: str) -> str:
     is_file = text.startswith(SQLITE) and text != SQLITE
-    if not is_file and text != MEMORY:
-        raise click.BadParameter(f"{text!r} is not {SQLITE}PATH, the only kind of store in this version")
+    if not is_file and text != MEMORY and not text.startswith(POSTGRES):  # not quoted, as below
+        raise click.BadParameter(f"is none of {SQLITE}PATH, {POSTGRES[0]}HOST/NAME")
     return text
 
 
 def parse_limiter(text: str) -> str:
-    if text != MEMORY:
-        raise click.BadParameter(f"{text!r} is not {MEMORY}, the only limiter in this version")
+    if text != MEMORY and not text.startswith(REDIS):  # not quoted: it may hold a password
+        raise click.BadParameter(f"begins with none of {MEMORY}, {', '.join(REDIS)}")
     return text
 
 
 STORE: Final = click.option(
-    "--store", type=parse_store, metavar="URL", help=f"{SQLITE}PATH [default: broker.db in the home]"
+    "--store",
+    type=parse_store,
+    metavar="URL",
+    help=f"{SQLITE}PATH or {POSTGRES[0]}HOST/NAME [default: broker.db in the home]",
 )
 
 
 @click.group(cls=Group)
 def broker() -> None:
-    """Broker: serve, check, sweep."""
+    """Broker: serve, check, sweep, restored."""
 
 
 @broker.command()
 @click.option("--listen", type=parse_listen, metavar="HOST:PORT", help="Where to listen. [default: 127.0.0.1:7450]")
 @STORE
-@click.option("--limiter", type=parse_limiter, metavar="URL", help=f"Only {MEMORY} in this version.")
+@click.option("--limiter", type=parse_limiter, metavar="URL", help=f"{MEMORY} or redis://HOST [default: {MEMORY}]")
 @click.option("--admin-token-file", metavar="FILE", help="Whose token may make meshes; needed beyond this machine.")
+@click.option("--tls-cert", metavar="FILE", help="The certificate to show, PEM; read again on SIGHUP.")
+@click.option("--tls-key", metavar="FILE", help="Its key, in a private file.")
 @click.pass_obj
 def serve(session: Session, /, **said: Any) -> int:  # noqa: ANN401 - as the options name them
     """Serve until stopped, logging to standard error."""
@@ -88,6 +96,19 @@ def sweep(session: Session, store: str | None) -> None:
     session.out.document(swept, [f"{escape(name)}: {escape(count)}" for name, count in swept.items()])
 
 
+@broker.command()
+@STORE
+@click.pass_obj
+def restored(session: Session, store: str | None) -> None:
+    """Say that the store came back from a backup: history goes on beyond what may have been lost."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    from claudemesh.broker.app import restored as run  # noqa: PLC0415
+
+    begun = asyncio.run(run(build_settings(session, {"store": store})))
+    session.out.document(begun, [f"epoch {escape(begun['epoch'])} begins"])
+
+
 def build_settings(session: Session, said: dict[str, str | None]) -> "BrokerSettings":
     """Put together what the file, the environment and the command line say; the command line wins."""
     from msgspec.structs import replace  # noqa: PLC0415 - not for `--help`
@@ -104,11 +125,12 @@ def build_settings(session: Session, said: dict[str, str | None]) -> "BrokerSett
         ping_interval_ms=timings.ping_interval_ms,
         stale_pong_ms=timings.stale_pong_ms,
     )
-    token_file = settings.admin_token_file
-    if token_file is not None:  # what a file names lies beside it, wherever the command is given
-        token_file = str(session.home.root / token_file)
+    # What a file names lies beside it, wherever the command is given.
+    beside = {
+        name: str(session.home.root / path) for name in FILES if (path := getattr(settings, name)) is not None
+    }
     given = {name: value for name, value in said.items() if value is not None}
-    return replace(settings, presence=presence, **{"admin_token_file": token_file, **given})
+    return replace(settings, presence=presence, **{**beside, **given})
 
 
 def _file_settings(broker_db: Path) -> "type[BrokerSettings]":

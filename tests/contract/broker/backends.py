@@ -1,21 +1,26 @@
 """The broker's stores as the contract suite sees them. A backend that joins later adds an entry, and no test."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
-from claudemesh.broker.limiter import MemoryLimiter
-from claudemesh.broker.model import Batch, Member, Mesh, Message, Newcomer, Sender
+import asyncpg
+
+from claudemesh.broker.model import Batch, Identity, Member, Mesh, Message, Newcomer, Seat, Sender
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.policy import present
-from claudemesh.broker.ports import Limiter, Stores
+from claudemesh.broker.ports import Stores
+from claudemesh.broker.stores.postgres import PostgresStores
 from claudemesh.broker.stores.sqlite import SqliteStores
-from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.fingerprint import Kind, SendRequest
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.ids import UlidSource
+from tests.contract.broker.oracle import open_oracle
 from tests.doubles import ManualClock, held_writer
+from tests.services.postgres import installations
 
 BOUND_S = 30
 NOW = 1_700_000_000_000
@@ -24,40 +29,126 @@ EXPIRES = NOW + 365 * 86_400_000
 ulids = UlidSource(SystemClock())
 
 
+class Backend(Protocol):
+    async def open(self, folder: Path, clock: ManualClock) -> Stores: ...
+
+    def held(self, stores: Any) -> AbstractAsyncContextManager[None]:  # noqa: ANN401  those that it opened
+        """Make all writes called inside wait, so that they can share a transaction."""
+
+    async def pass_time(self, ms: int) -> None:
+        """Let time pass also for what is judged by a clock of the backend's own."""
+
+
 @dataclass
 class House:
     """Opened stores with what a test needs to drive them."""
 
-    path: Path
+    backend: Backend
+    folder: Path
     clock: ManualClock
-    open_stores: Callable[["House"], SqliteStores]
-    stores: SqliteStores
+    stores: Stores
 
-    def reopen(self) -> None:
-        self.stores.close()
-        self.stores = self.open_stores(self)
+    async def reopen(self) -> None:
+        await self.stores.aclose()
+        self.stores = await self.backend.open(self.folder, self.clock)
 
     def held(self) -> AbstractAsyncContextManager[None]:
-        """Make all writes called inside wait, so that they can share a transaction."""
-        return held_writer(self.stores.database)
+        return self.backend.held(self.stores)
+
+    async def pass_time(self, ms: int) -> None:
+        self.clock.advance(ms)
+        await self.backend.pass_time(ms)
 
 
-def _sqlite(group_max: int) -> Callable[[House], SqliteStores]:
-    return lambda house: SqliteStores.open(
-        house.path, clock=house.clock, mint=ulids.ulid, render=render_delivery, group_max=group_max
-    )
+@dataclass(frozen=True)
+class SqliteBackend:
+    group_max: int
+
+    async def open(self, folder: Path, clock: ManualClock) -> Stores:
+        return self.open_now(folder, clock)
+
+    def open_now(self, folder: Path, clock: ManualClock) -> SqliteStores:
+        return SqliteStores.open(
+            folder / "broker.db", clock=clock, mint=ulids.ulid, render=render_delivery, group_max=self.group_max
+        )
+
+    def held(self, stores: SqliteStores) -> AbstractAsyncContextManager[None]:
+        return held_writer(stores.database)
+
+    async def pass_time(self, ms: int) -> None: ...
 
 
-BACKENDS = {"sqlite-grouped": _sqlite(256), "sqlite-one-by-one": _sqlite(1)}
+@dataclass(frozen=True)
+class PostgresBackend:
+    dsn: str
 
-LIMITERS: dict[str, Callable[[Clock, int], Limiter]] = {"memory": MemoryLimiter}  # of a clock and a window in ms
+    async def open(self, _folder: Path, clock: ManualClock) -> Stores:
+        return await PostgresStores.open(self.dsn, clock=clock, mint=ulids.ulid, render=render_delivery)
+
+    @asynccontextmanager
+    async def held(self, stores: PostgresStores) -> AsyncIterator[None]:
+        release = asyncio.Event()
+        lanes = stores.database._lanes
+        entered = asyncio.Barrier(len(lanes) + 1)
+
+        async def wait(_connection: object, items: Sequence[None]) -> Sequence[None]:
+            await entered.wait()
+            await release.wait()
+            return items
+
+        holding = [lane.submit(wait, None) for lane in lanes]
+        async with asyncio.timeout(BOUND_S):
+            await entered.wait()
+        try:
+            yield
+        finally:
+            release.set()
+            await asyncio.gather(*holding)
+
+    async def pass_time(self, ms: int) -> None:
+        await self.execute(
+            "UPDATE mesh.queue_lease SET expires_at = expires_at - $1 WHERE owner_id IS NOT NULL", ms
+        )
+
+    async def execute(self, sql: str, *values: object) -> None:
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            await connection.execute(sql, *values)
+        finally:
+            await connection.close()
+
+    async def clear(self) -> None:
+        """Make it as it is when it is new; much quicker than a new database."""
+        await self.execute(
+            "DO $$ DECLARE name text; BEGIN SET LOCAL session_replication_role = replica; "  # no foreign keys
+            "FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'mesh' "
+            "AND tablename <> 'schema_migration' LOOP EXECUTE 'DELETE FROM mesh.' || name; END LOOP; END $$"
+        )
 
 
-def open_house(backend: str, folder: Path) -> House:
-    opener = BACKENDS[backend]
-    house = House(folder / "broker.db", ManualClock(), opener, None)  # type: ignore[arg-type]
-    house.stores = opener(house)
-    return house
+class OracleBackend:
+    async def open(self, folder: Path, clock: ManualClock) -> Stores:
+        return await open_oracle(folder, clock)
+
+    def held(self, _stores: object) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def pass_time(self, ms: int) -> None: ...
+
+
+# Given the DSN of a database that there is for each of the servers.
+BACKENDS: dict[str, Callable[[Callable[[str], str]], Backend]] = {
+    "sqlite-grouped": lambda _dsn: SqliteBackend(256),
+    "sqlite-one-by-one": lambda _dsn: SqliteBackend(1),
+    "oracle": lambda _dsn: OracleBackend(),
+    **{one.name: lambda dsn, name=one.name: PostgresBackend(dsn(name)) for one in installations()},
+}
+
+
+def open_house(name: str, folder: Path) -> House:
+    """Open stores that need nothing but a file, for tests of something else."""
+    backend, clock = {"sqlite-grouped": SqliteBackend(256)}[name], ManualClock()
+    return House(backend, folder, clock, backend.open_now(folder, clock))
 
 
 # --- who and what ----------------------------------------------------------------------------------
@@ -76,6 +167,11 @@ class Town:
 
     def __getitem__(self, name: str) -> Sender:
         return Sender(self.mesh.id, self.members[name].id)
+
+
+async def seat(stores: Stores, town: Town, name: str, session: str | None = None, instance: str = "one") -> Seat:
+    """Take a seat for a member, or one of its sessions."""
+    return (await stores.seats.take(Identity(town.mesh, town.members[name], instance, session))).seat
 
 
 async def settle(stores: Stores, *names: str, slug: str = "demo") -> Town:

@@ -192,7 +192,7 @@ async def test_a_batch_that_breaks_costs_the_others_of_its_transaction_nothing(h
     sends = [[dm("1", "bob"), dm("2", "bob")], [poisoned("bad", "bob")], [dm("3", "bob")]]
     calls = (lambda send=send: stores.accepts.accept(batch(town["alice"], *send)) for send in sends)
     first, broken, last = await together(house, *calls)
-    assert isinstance(broken, Exception)
+    assert isinstance(broken, Exception) or words(broken) == [MeshError.code]  # as a whole, or each by itself
     assert (words(first), words(last)) == ([1, 2], [3])
     assert await stores.upkeep.check() == []
 
@@ -218,6 +218,6 @@ async def test_a_retired_id_is_refused_for_ever_and_an_accepted_one_is_told(hous
 async def test_what_was_accepted_is_there_after_the_store_is_opened_again(house: House) -> None:
     town = await settle(house.stores, "alice", "bob")
     await house.stores.accepts.accept(batch(town["alice"], dm("1", "bob", "kept")))
-    house.reopen()
+    await house.reopen()
     assert words(await house.stores.accepts.accept(batch(town["alice"], dm("1", "bob", "kept")))) == ["duplicate"]
     assert words(await house.stores.accepts.accept(batch(town["alice"], dm("2", "bob")))) == [2]

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from claudemesh.broker.model import Accepted, DeliveryState, Fresh, MessageReceipt, Moved
+from claudemesh.broker.model import Accepted, DeliveryState, Fresh, MessageReceipt, Moved, Parcel
 from claudemesh.broker.parcels import render_fresh
 from claudemesh.broker.policy import ATTEMPTS_MAX
-from claudemesh.kernel.fingerprint import Kind
+from claudemesh.kernel.fingerprint import Kind, Priority
 from claudemesh.wire.frames import DeliverItem
 from tests.contract.broker.backends import (
     NOW,
@@ -18,6 +18,7 @@ from tests.contract.broker.backends import (
     job,
     message,
     post,
+    seat,
     settle,
     subscribe,
 )
@@ -25,8 +26,13 @@ from tests.contract.broker.backends import (
 WIDE = 1 << 30
 
 
-async def waiting(stores: Stores, town: Town, name: str, after: int = 0, count: int = 1000) -> list[int]:
-    return [parcel.history_id for parcel in await stores.deliveries.page(town[name], after, count, WIDE)]
+async def parcels(stores: Stores, town: Town, name: str, session: str | None = None) -> list[Parcel]:
+    """Return what waits, to whoever comes last under the key."""
+    return (await stores.deliveries.page(await seat(stores, town, name, session), 0, 1000, WIDE)).parcels
+
+
+async def waiting(stores: Stores, town: Town, name: str, session: str | None = None) -> list[int]:
+    return [parcel.history_id for parcel in await parcels(stores, town, name, session)]
 
 
 async def receipt(stores: Stores, town: Town, sender: str, id_: str) -> MessageReceipt:
@@ -39,12 +45,12 @@ async def test_deliveries_wait_in_the_order_of_history_with_all_that_was_sent(ho
     town = await settle(stores, "alice", "bob")
     await subscribe(stores, town, "news", "alice", "bob")
     sent = [
-        dm("1", "bob", "to you", reply_to="some-id", meta={"k": [1, "é"]}, priority="now"),
+        dm("1", "bob", "to you", reply_to="some-id", meta={"k": [1, "é"]}, priority=Priority.NOW),
         post("2", "news", "to all", meta={"mentions": ["bob"]}),
     ]
     outcomes = await stores.accepts.accept(batch(town["alice"], *sent))
-    parcels = await stores.deliveries.page(town["bob"], 0, 10, WIDE)
-    first, second = (msgspec.json.decode(parcel.payload, type=DeliverItem) for parcel in parcels)
+    found = await parcels(stores, town, "bob")
+    first, second = (msgspec.json.decode(parcel.payload, type=DeliverItem) for parcel in found)
     assert (first.history_id, first.body, first.kind, first.ref) == (1, "to you", "dm", "key-of-bob")
     assert (first.reply_to, first.meta, first.priority) == ("some-id", {"k": [1, "é"]}, "now")
     assert (first.sender_name, first.sender_pubkey) == ("alice", "key-of-alice")
@@ -63,7 +69,7 @@ async def test_what_is_pushed_at_once_is_what_the_store_says(house: House) -> No
     await subscribe(stores, town, "news", "alice", "bob")
     await stores.directory.remember_session(town["bob"], "key-of-a-session", NOW)
     sent = [
-        dm("1", "bob", "to you", reply_to="some-id", meta={"k": [1, "é"]}, priority="now"),
+        dm("1", "bob", "to you", reply_to="some-id", meta={"k": [1, "é"]}, priority=Priority.NOW),
         post("2", "news", "to all", meta={"mentions": ["bob"]}),
         message("3", Kind.DM, "key-of-a-session", "only there"),
     ]
@@ -73,7 +79,7 @@ async def test_what_is_pushed_at_once_is_what_the_store_says(house: House) -> No
         for one, accepted in zip(sent, outcomes, strict=True)
         if isinstance(accepted, Accepted)
     ]
-    assert told == await stores.deliveries.page(town["bob"], 0, 10, WIDE)
+    assert told == await parcels(stores, town, "bob")
     assert [parcel.to_session for parcel in told] == [None, None, "key-of-a-session"]
 
 
@@ -81,11 +87,19 @@ async def test_a_page_is_bounded_by_count_and_bytes_but_never_empty_while_someth
     stores = house.stores
     town = await settle(stores, "alice", "bob")
     await stores.accepts.accept(batch(town["alice"], *(dm(f"{n}", "bob", "x" * 1000) for n in range(10))))
-    assert await waiting(stores, town, "bob", count=3) == [1, 2, 3]
-    assert await waiting(stores, town, "bob", after=8) == [9, 10]
-    few = await stores.deliveries.page(town["bob"], 0, 10, 3000)
+    bob = await seat(stores, town, "bob")
+
+    async def page(after: int, count_max: int, bytes_max: int = WIDE) -> tuple[list[int], int]:
+        found = await stores.deliveries.page(bob, after, count_max, bytes_max)
+        return [parcel.history_id for parcel in found.parcels], found.upto
+
+    assert await page(0, 3) == ([1, 2, 3], 3)
+    assert await page(8, 10) == ([9, 10], 10)
+    assert await page(10, 10) == ([], 10)
+    few, upto = await page(0, 10, 3000)
     assert 1 <= len(few) <= 3
-    assert len(await stores.deliveries.page(town["bob"], 0, 10, 1)) == 1
+    assert upto == few[-1]
+    assert await page(0, 10, 1) == ([1], 1)
 
 
 @pytest.mark.req("Q1")
@@ -129,10 +143,13 @@ async def test_a_delivery_is_a_dead_letter_after_so_many_attempts(house: House) 
     town = await settle(stores, "alice", "bob")
     await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), dm("2", "bob"), dm("3", "bob")))
     await stores.deliveries.ack(town["bob"], [2], NOW)
+    first = await seat(stores, town, "bob")
     for _ in range(ATTEMPTS_MAX - 1):
-        assert await stores.deliveries.count_attempts(town["bob"], [1, 2], NOW + 1) == []
-    assert await waiting(stores, town, "bob") == [1, 3]
-    assert await stores.deliveries.count_attempts(town["bob"], [1, 2], NOW + 2) == [1]
+        assert await stores.deliveries.count_attempts(first, [1, 2], NOW + 1) == []
+    second = await seat(stores, town, "bob")
+    assert await stores.deliveries.count_attempts(first, [1, 2], NOW + 1) == []  # it is no longer its own
+    assert (await stores.deliveries.page(second, 0, 10, WIDE)).upto == 3
+    assert await stores.deliveries.count_attempts(second, [1, 2], NOW + 2) == [1]
     assert await waiting(stores, town, "bob") == [3]
     dead = await receipt(stores, town, "alice", "1")
     assert (dead.state, dead.at) == (DeliveryState.DEAD_LETTER, NOW + 2)
@@ -242,7 +259,7 @@ async def test_a_key_of_a_session_leads_to_its_member_and_is_kept_as_a_hint(hous
     assert await stores.directory.remember_session(town["carol"], "key-of-a-session", NOW) is False
     assert await stores.directory.remember_session(town["carol"], "key-of-bob", NOW) is False
     await stores.accepts.accept(batch(town["alice"], dm("1", "a-session")))
-    [parcel] = await stores.deliveries.page(town["bob"], 0, 10, WIDE)
+    [parcel] = await parcels(stores, town, "bob")
     delivered = msgspec.json.decode(parcel.payload, type=DeliverItem)
     assert (delivered.to_session, delivered.ref) == ("key-of-a-session", "key-of-a-session")
 

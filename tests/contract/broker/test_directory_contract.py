@@ -7,7 +7,19 @@ import pytest
 
 from claudemesh.broker.model import Accepted, Claim, ConnectionPolicy, Member, Role
 from claudemesh.kernel.errors import DestinationNotFound, Forbidden, InviteRefused, NameTaken, NotFound, Revoked
-from tests.contract.broker.backends import BOUND_S, NOW, House, batch, dm, job, newcomer, post, settle, subscribe
+from tests.contract.broker.backends import (
+    BOUND_S,
+    NOW,
+    House,
+    batch,
+    dm,
+    job,
+    newcomer,
+    post,
+    seat,
+    settle,
+    subscribe,
+)
 
 
 @pytest.mark.req("I3")
@@ -20,7 +32,7 @@ async def test_a_mesh_is_made_once_for_each_slug_and_key_and_its_maker_owns_it(h
     assert other.id != mesh.id
     assert await directory.mesh("uid-1") == mesh
     assert await directory.mesh("uid-2") is None
-    house.reopen()
+    await house.reopen()
     assert await house.stores.directory.create_mesh("uid-4", "demo", newcomer("alice")) == (mesh, owner)
 
 
@@ -93,10 +105,15 @@ async def test_a_revoked_member_sends_and_gets_nothing_more_and_what_it_had_stay
     await subscribe(stores, town, "news", "alice", "bob", "carol")
     await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), post("2", "news")))
     await stores.accepts.accept(batch(town["bob"], dm("b1", "alice")))
+    bobs = await seat(stores, town, "bob")
     gone = await stores.directory.revoke(town["alice"], "BOB", NOW + 5)
     assert (gone.name, gone.revoked_at) == ("bob", NOW + 5)
     assert await stores.directory.revoke(town["alice"], "key-of-bob", NOW + 9) == gone, "said again it is as it was"
-    house.reopen()
+    waiting = await stores.deliveries.page(bobs, 0, 10, 1000)
+    assert [parcel.history_id for parcel in waiting.parcels] == [1, 2]
+    with pytest.raises(Revoked):
+        await seat(stores, town, "bob")
+    await house.reopen()
     stores = house.stores
     assert [one.name for one in await stores.directory.members(town.mesh.id)] == ["alice", "carol"]
     assert await stores.directory.known_keys(town.mesh.id, ["key-of-alice", "key-of-bob"]) == ["key-of-alice"]
@@ -106,8 +123,6 @@ async def test_a_revoked_member_sends_and_gets_nothing_more_and_what_it_had_stay
     assert isinstance(refused, DestinationNotFound)
     assert isinstance(posted, Accepted)
     assert posted.recipients == (town["carol"].member_id,)
-    waiting = await stores.deliveries.page(town["bob"], 0, 10, 1000)
-    assert [parcel.history_id for parcel in waiting] == [1, 2]
     [receipt] = await stores.receipts.receipts(town["alice"], ["1"], [])
     assert receipt.recipients[0].name == "bob"
     with pytest.raises(Revoked):

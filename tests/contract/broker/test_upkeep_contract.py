@@ -3,10 +3,11 @@
 import pytest
 
 from claudemesh.broker.model import Accepted, DeliveryState, Duplicate
+from claudemesh.broker.policy import EPOCH_SKIP
 from claudemesh.broker.upkeep import Upkeep
 from claudemesh.kernel.errors import IdRetired
 from claudemesh.runtime.observe import Observer
-from tests.contract.broker.backends import NOW, House, batch, dm, job, post, settle, subscribe
+from tests.contract.broker.backends import NOW, House, batch, dm, job, post, seat, settle, subscribe
 
 DAY = 86_400_000
 
@@ -18,7 +19,7 @@ def upkeep(house: House, days: int = 365) -> Upkeep:
 async def test_the_brokers_seed_is_made_once(house: House) -> None:
     assert await house.stores.upkeep.broker_seed(b"a" * 32) == b"a" * 32
     assert await house.stores.upkeep.broker_seed(b"b" * 32) == b"a" * 32
-    house.reopen()
+    await house.reopen()
     assert await house.stores.upkeep.broker_seed(b"c" * 32) == b"a" * 32
 
 
@@ -65,7 +66,7 @@ async def test_what_somebody_still_waits_for_is_a_dead_letter_before_it_goes(hou
         [receipt] = await stores.receipts.receipts(town["alice"], [id_], [])
         assert receipt.state is DeliveryState.DEAD_LETTER
         assert receipt.recipients[0].dead_reason == "retention"
-    assert await stores.deliveries.page(town["bob"], 0, 10, 1000) == []
+    assert (await stores.deliveries.page(await seat(stores, town, "bob"), 0, 10, 1000)).parcels == []
     assert await stores.work.work(town["bob"], "jobs", 1000, NOW) is None
     assert await stores.upkeep.check() == []
     house.clock.advance(DAY + 1)
@@ -135,3 +136,22 @@ async def test_a_clock_that_jumps_ahead_makes_nothing_old(house: House, days_ahe
     house.clock.advance(366 * DAY)
     swept = await keeper.sweep()
     assert (swept.dead_letters, swept.ids) == (1, 1), "time that really passed counts"
+
+
+@pytest.mark.req("B4", "B8")
+async def test_an_epoch_passes_numbers_over_in_every_mesh_and_that_is_no_gap(house: House) -> None:
+    stores = house.stores
+    town, other = await settle(stores, "alice", "bob"), await settle(stores, "carol", "dave", slug="other")
+    await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), dm("2", "bob")))
+    assert await stores.upkeep.begin_epoch(NOW) == 1
+    assert await stores.upkeep.check() == []
+    [third] = await stores.accepts.accept(batch(town["alice"], dm("3", "bob")))
+    [first] = await stores.accepts.accept(batch(other["carol"], dm("1", "dave")))
+    assert isinstance(third, Accepted)
+    assert isinstance(first, Accepted)
+    assert (third.history_id, first.history_id) == (EPOCH_SKIP + 3, EPOCH_SKIP + 1)
+    await house.reopen()
+    assert await house.stores.upkeep.begin_epoch(NOW) == 2
+    assert await house.stores.upkeep.check() == []
+    page = await house.stores.deliveries.page(await seat(house.stores, town, "bob"), 0, 10, 1 << 20)
+    assert [parcel.history_id for parcel in page.parcels] == [1, 2, EPOCH_SKIP + 3]

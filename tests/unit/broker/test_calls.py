@@ -4,14 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from claudemesh.broker.calls import CallPorts, Calls
-from claudemesh.broker.events import MembershipEnded
-from claudemesh.broker.hub import Hub, MemberRevoked
 from claudemesh.broker.model import ConnectionPolicy, Identity, Member, Mesh, MessageReceipt, Role, Sender
 from claudemesh.runtime.clock import SystemClock
-from claudemesh.runtime.observe import Observer
 from claudemesh.wire.frames import Call
 from claudemesh.wire.names import POLICIES
 
@@ -55,9 +50,15 @@ async def test_of_one_members_expensive_calls_one_runs_at_a_time_and_others_need
     receipts: Any = SlowReceipts()
     nothing: Any = None
     ports = CallPorts(
-        accepts=nothing, deliveries=nothing, receipts=receipts, directory=nothing, topics=nothing, work=nothing
+        accepts=nothing,
+        deliveries=nothing,
+        receipts=receipts,
+        directory=nothing,
+        topics=nothing,
+        work=nothing,
+        seats=nothing,
     )
-    calls = Calls(ports, nothing, Hub(Observer()), SystemClock())
+    calls = Calls(ports, nothing, nothing, SystemClock())
     async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
         asked = [
             group.create_task(calls.answer(identity(number), Call(n, "receipts", {"ids": ["x"]})))
@@ -69,18 +70,6 @@ async def test_of_one_members_expensive_calls_one_runs_at_a_time_and_others_need
             receipts.release.release()
     assert [task.result().error for task in asked] == [None] * 4
     assert receipts.came.qsize() == 2
-
-
-def test_a_hello_that_was_being_judged_while_its_member_was_revoked_comes_to_nothing() -> None:
-    observer, ended = Observer(), []
-    observer.subscribe(MembershipEnded, ended.append)
-    hub = Hub(observer)
-    late: Any = type("Late", (), {"identity": identity(1)})()
-    hub.revoke(identity(1).member, identity(2))
-    with pytest.raises(MemberRevoked):
-        hub.join(late)
-    assert hub.count() == 0
-    assert ended == [MembershipEnded("m", "u1", "u2")]
 
 
 def test_the_policies_of_a_mesh_are_those_that_the_wire_names() -> None:

@@ -1,28 +1,28 @@
 """The phases of an accept, in their order: B0 before B1 before the transaction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from claudemesh.broker.events import BatchAccepted, FingerprintDrifted
-from claudemesh.broker.limiter import MemoryLimiter
+from claudemesh.broker.events import BatchAccepted, FingerprintDrifted, LimiterFailed
+from claudemesh.broker.limiters.memory import MemoryLimiter
 from claudemesh.broker.model import Accepted, AcceptOutcome, Batch, Duplicate, Fresh, Identity, Message
 from claudemesh.broker.policy import ACCEPT_PHASES, Phase
 from claudemesh.broker.service import AcceptService, AcceptSettings, Presented
 from claudemesh.broker.stores.sqlite.accept import SqliteAcceptStore
-from claudemesh.kernel.errors import InvalidRequest, StoreUnavailable
+from claudemesh.kernel.errors import InvalidRequest, LimiterUnavailable, StoreUnavailable
 from claudemesh.runtime.observe import Observer
 from tests.contract.broker.backends import House, Town, dm, open_house, post, settle, subscribe
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+async def house(tmp_path: Path) -> AsyncIterator[House]:
     opened = open_house("sqlite-grouped", tmp_path)
     yield opened
-    opened.stores.close()
+    await opened.stores.aclose()
 
 
 class Desk:
@@ -90,15 +90,16 @@ async def test_a_retry_of_what_was_accepted_is_answered_also_when_nothing_else_w
 async def test_a_retry_of_what_was_accepted_is_answered_also_when_the_limiter_is_not(house: House) -> None:
     class Away:
         async def consume(self, *_: object) -> list[int | None]:
-            raise StoreUnavailable
+            raise LimiterUnavailable
 
     town = await settle(house.stores, "alice", "bob")
     desk = Desk(house, town)
     assert codes(await desk.send("alice", dm("1", "bob"))) == [201]
     desk.service._limiter = Away()
-    unknown = (503, "store_unavailable")
+    put_off = (503, "limiter_unavailable")
     outcomes = await desk.send("alice", dm("1", "bob"), dm("2", "bob"), dm("1", "bob", "other"))
-    assert codes(outcomes) == [200, unknown, (409, "idempotency_key_reused")]
+    assert codes(outcomes) == [200, put_off, (409, "idempotency_key_reused")]
+    assert [event.messages for event in desk.events if isinstance(event, LimiterFailed)] == [1]
 
 
 @pytest.mark.req("B0")
@@ -145,6 +146,26 @@ async def test_a_denial_says_when_to_come_back_and_the_same_id_is_free_then(hous
     wait_ms = denied.extras["retry_after_ms"]
     house.clock.advance(wait_ms)
     assert codes(await desk.send("alice", dm("2", "bob"))) == [201]
+
+
+@pytest.mark.req("B1")
+async def test_frames_that_come_together_ask_for_their_budget_in_one_call(house: House) -> None:
+    asked = []
+
+    class Counted(MemoryLimiter):
+        async def consume(self, mesh: str, sender: str, ids: Sequence[str], limit: int) -> list[int | None]:
+            asked.append(list(ids))
+            return await super().consume(mesh, sender, ids, limit)
+
+    town = await settle(house.stores, "alice", "bob", "carol")
+    desk = Desk(house, town, sends_per_window=2)
+    desk.service._limiter = Counted(house.clock, 60_000)
+    identity = Identity(town.mesh, town.members["alice"], "instance")
+    frames = [[dm("1", "bob")], [dm("2", "bob"), dm("3", "bob")], [dm("4", "carol")]]
+    admitted = await desk.service.admit(identity, [[as_sent(one) for one in frame] for frame in frames])
+    assert asked == [["1", "2", "3", "4"]]
+    outcomes = [codes(await desk.service.commit(frame)) for frame in admitted]
+    assert outcomes == [[201], [201, RATE_LIMITED], [RATE_LIMITED]]
 
 
 async def test_a_mesh_may_have_a_budget_of_its_own(house: House) -> None:

@@ -13,6 +13,7 @@ from claudemesh.cli.command import exit_code, parse_duration
 from claudemesh.cli.main import root
 from claudemesh.kernel import errors
 from claudemesh.runtime.home import Home
+from tests.contract.broker.backends import open_house
 from tests.unit.cli.conftest import Run, join_mesh
 from tests.unit.cli.scripted import ScriptedDaemon, refuse, respond
 
@@ -55,7 +56,7 @@ def test_the_words_are_those_of_the_contract() -> None:
     words = {" ".join(path) for path, command in commands(root).items() if not isinstance(command, click.Group)}
     assert words >= {
         "up",
-        *(f"broker {verb}" for verb in ("serve", "check", "sweep")),
+        *(f"broker {verb}" for verb in ("serve", "check", "sweep", "restored")),
         *(f"mesh {verb}" for verb in ("create", "invite", "join", "list", "set", "leave")),
         *(f"member {verb}" for verb in ("revoke", "role")),
         *(f"daemon {verb}" for verb in ("up", "down", "status", "restart", "reload", "logs")),
@@ -193,8 +194,8 @@ def test_the_exit_code_follows_from_the_error(error: errors.MeshError, code: int
             for where in ("banana", ":7459", "127.0.0.1:-1", "127.0.0.1:65536")
         ),
         ("broker", "serve", "--store", "banana"),
-        ("broker", "serve", "--store", "postgresql://localhost/mesh"),
-        ("broker", "serve", "--limiter", "redis://localhost"),
+        ("broker", "serve", "--store", "mysql://localhost/mesh"),
+        ("broker", "serve", "--limiter", "http://localhost"),
         ("broker", "check", "--store", "sqlite:///"),
         ("up", "--listen", "banana"),
         ("up", "--listen", "127.0.0.1:0"),
@@ -211,6 +212,33 @@ def test_wrong_usage_is_2_on_one_line_and_one_document(
     assert ran.err.startswith("claudemesh: ")
     assert ran.err.count("\n") == 1
     assert daemon.asked == []
+
+
+@pytest.mark.parametrize("option", ["--limiter", "--store"])
+def test_a_url_that_is_refused_is_not_quoted(run: Run, option: str) -> None:
+    ran = run("broker", "serve", option, "http://:secret@localhost")
+    assert ran.code == 2
+    assert "secret" not in ran.out + ran.err
+
+
+@pytest.mark.req("C1")
+@pytest.mark.parametrize("verb", ["serve", "check", "sweep", "restored"])
+def test_a_store_that_cannot_be_reached_is_told_in_a_line_without_its_password(run: Run, verb: str) -> None:
+    ran = run("broker", verb, "--store", "postgresql://me:secret@127.0.0.1:1/mesh")
+    assert ran.code == 1
+    [*_, told] = ran.err.splitlines()
+    assert told.startswith("claudemesh: ")
+    assert "Traceback" not in ran.err
+    assert "secret" not in ran.out + ran.err
+
+
+@pytest.mark.req("C1")
+def test_of_a_store_that_came_back_from_a_backup_each_time_begins_an_epoch(run: Run, tmp_path: Path) -> None:
+    store = ("--store", f"sqlite:///{tmp_path / 'broker.db'}")
+    assert run("broker", "restored", *store).code == 1, "there is none"
+    open_house("sqlite-grouped", tmp_path).stores.database.close()
+    assert [run("broker", "restored", *store, "--json").json for _ in range(2)] == [{"epoch": 1}, {"epoch": 2}]
+    assert run("broker", "check", *store, "--json").json["violations"] == 0
 
 
 def test_up_is_for_its_own_mesh_only(run: Run) -> None:

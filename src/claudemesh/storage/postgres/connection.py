@@ -51,8 +51,12 @@ async def connect(endpoint: Endpoint, **overrides: str) -> Connection:
         connection: Any = await asyncpg.connect(
             endpoint.dsn, timeout=CONNECT_S, command_timeout=CALLER_S, server_settings=settings
         )
-        if await connection.fetchval("SHOW synchronous_commit") == "off":
-            await connection.execute("SET synchronous_commit = on")
+        try:
+            if await connection.fetchval("SHOW synchronous_commit") == "off":
+                await connection.execute("SET synchronous_commit = on")
+        except BaseException:
+            connection.terminate()
+            raise
     return connection  # type: ignore[no-any-return]
 
 

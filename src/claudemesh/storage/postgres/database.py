@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
 from claudemesh.kernel.errors import StoreUnavailable
@@ -18,45 +17,59 @@ POOL_WAIT_S: Final = 10.0
 Outcome = TypeVar("Outcome")
 
 
-@dataclass(slots=True)
 class _Pool:
     """Connections that are lent, at most so many. The driver's own pool resets each one at every return."""
 
-    endpoint: Endpoint
-    idle: list[Connection]
-    room: asyncio.Semaphore
+    def __init__(self, endpoint: Endpoint, connections_max: int) -> None:
+        self._endpoint = endpoint
+        self._idle: list[Connection] = []
+        self._room = asyncio.Semaphore(connections_max)
+        self._is_closed = False
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:
         try:
             async with asyncio.timeout(POOL_WAIT_S):
-                await self.room.acquire()
+                await self._room.acquire()
         except TimeoutError as error:
             raise StoreUnavailable("no connection to the database came free in time") from error
         try:
-            while self.idle and self.idle[-1].is_closed():
-                self.idle.pop()
-            connection = self.idle.pop() if self.idle else await connect(self.endpoint)
+            connection = await self._take()
             try:
                 yield connection
             except asyncio.CancelledError:  # whatever it was doing, the driver has begun to cancel it
                 connection.terminate()
                 raise
             finally:
-                if not connection.is_closed():
-                    self.idle.append(connection)
+                self._give_back(connection)
         finally:
-            self.room.release()
+            self._room.release()
 
     async def aclose(self) -> None:
-        while self.idle:
-            await self.idle.pop().close(timeout=1)
+        self._is_closed = True
+        while self._idle:
+            await self._idle.pop().close(timeout=1)
+
+    async def _take(self) -> Connection:
+        if self._is_closed:
+            raise StoreUnavailable("the store is closed")
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await connect(self._endpoint)
+
+    def _give_back(self, connection: Connection) -> None:
+        if self._is_closed or connection.is_in_transaction():  # its end failed, and nobody knows how it stands
+            connection.terminate()
+        elif not connection.is_closed():
+            self._idle.append(connection)
 
 
 class Database:
     def __init__(self, endpoint: Endpoint, pool_max: int = POOL_MAX) -> None:
         self.endpoint = endpoint
-        self._pool = _Pool(endpoint, [], asyncio.Semaphore(pool_max))
+        self._pool = _Pool(endpoint, pool_max)
         self._lanes: list[Lane] = []
 
     @classmethod

@@ -5,9 +5,11 @@ deliveries   what waits for a member; acks, attempts, read marks
 receipts     how far a message came
 directory    meshes, members, invites
 topics work  destinations; the leases of work queues
-upkeep       the broker's key, the lease clock, retention, the orphan check
+seats        who gets what waits, and the beat of the lease clock
+upkeep       the broker's key, retention, the orphan check
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -20,6 +22,7 @@ from claudemesh.broker.stores.sqlite.deliveries import SqliteDeliveryStore
 from claudemesh.broker.stores.sqlite.directory import SqliteDirectoryStore
 from claudemesh.broker.stores.sqlite.leaseclock import LeaseClock
 from claudemesh.broker.stores.sqlite.receipts import SqliteReceiptStore
+from claudemesh.broker.stores.sqlite.seats import AloneBus, SqliteSeatStore
 from claudemesh.broker.stores.sqlite.topics import SqliteTopicStore
 from claudemesh.broker.stores.sqlite.upkeep import SqliteUpkeepStore
 from claudemesh.broker.stores.sqlite.work import SqliteWorkStore
@@ -44,6 +47,8 @@ class SqliteStores:
     topics: SqliteTopicStore
     work: SqliteWorkStore
     upkeep: SqliteUpkeepStore
+    seats: SqliteSeatStore
+    bus: AloneBus
 
     @classmethod
     def open(
@@ -68,16 +73,19 @@ class SqliteStores:
         cls, database: Database, clock: Clock, mint: Callable[[], str], render: Callable[[Delivery], bytes]
     ) -> Self:
         leases = LeaseClock(clock, database)
+        seats = SqliteSeatStore(database, leases)
         return cls(
             database,
             SqliteAcceptStore(database, mint),
-            SqliteDeliveryStore(database, render),
+            SqliteDeliveryStore(database, seats, render),
             SqliteReceiptStore(database),
             SqliteDirectoryStore(database),
             SqliteTopicStore(database),
             SqliteWorkStore(database, leases),
-            SqliteUpkeepStore(database, leases),
+            SqliteUpkeepStore(database),
+            seats,
+            AloneBus(),
         )
 
-    def close(self) -> None:
-        self.database.close()
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.database.close)

@@ -1,32 +1,23 @@
-"""What waits for a member, and what became of it.
+"""What waits for a member, and what became of it."""
 
-A message is rendered once for all its recipients: `_Rendered` keeps the last ones, since the recipients of one post
-ask for it at about the same time.
-"""
-
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
-from typing import Final
 
 import apsw
 import orjson
 
-from claudemesh.broker.model import Delivery, Moved, Parcel, Sender
+from claudemesh.broker.model import Delivery, Moved, Page, Parcel, Seat, Sender
 from claudemesh.broker.policy import ATTEMPTS_MAX
+from claudemesh.broker.stores.rendered import Rendered, cut
 from claudemesh.broker.stores.sqlite.blocks import BLOCK, from_block, to_blocks
-from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one, run
-from claudemesh.kernel.fingerprint import Kind, Priority
+from claudemesh.broker.stores.sqlite.rows import fetch, fetch_one, run
+from claudemesh.broker.stores.sqlite.seats import SqliteSeatStore
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
 
 _SQL = load_queries(files(__package__) / "deliveries.sql")
-
-RENDERED_BYTES_MAX: Final = 32 * 1024 * 1024
-
-_Key = tuple[int, int]  # mesh, history id
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +41,24 @@ class _Read:
 
 
 class SqliteDeliveryStore:
-    def __init__(self, database: Database, render: Callable[[Delivery], bytes]) -> None:
+    def __init__(self, database: Database, seats: SqliteSeatStore, render: Callable[[Delivery], bytes]) -> None:
         self._database = database
-        self._rendered = _Rendered(render)
+        self._seats = seats
+        self._rendered = Rendered(render)
 
-    async def page(self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int) -> list[Parcel]:
+    def prime(self, mesh_id: int, parcels: Sequence[Parcel]) -> None:
+        self._rendered.keep(mesh_id, parcels)
+
+    async def page(self, seat: Seat, after_history_id: int, count_max: int, bytes_max: int) -> Page:
         def read(connection: apsw.Connection) -> list[Parcel]:
-            ids = _open_ids(connection, recipient.member_id, after_history_id, count_max)
-            return _cut(self._rendered.get(connection, recipient.mesh_id, ids), bytes_max)
+            ids = _open_ids(connection, seat.sender.member_id, after_history_id, count_max)
+            return cut(self._parcels(connection, seat.sender.mesh_id, ids), bytes_max)
 
-        return await self._database.read(read)
+        found = await self._database.read(read)
+        # Asked after the read, without a pause to the caller's push: nobody can have come between.
+        if not found or not self._seats.is_held(seat):
+            return Page([], after_history_id)
+        return Page([one for one in found if self._seats.gets(seat, one.to_session)], found[-1].history_id)
 
     async def replay(
         self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int
@@ -67,15 +66,17 @@ class SqliteDeliveryStore:
         def read(connection: apsw.Connection) -> list[Parcel]:
             bindings = (recipient.mesh_id, recipient.member_id, after_history_id, count_max)
             ids = [row[0] for row in fetch(connection, _SQL["delivered_ids"], bindings)]
-            return _cut(self._rendered.get(connection, recipient.mesh_id, ids), bytes_max)
+            return cut(self._parcels(connection, recipient.mesh_id, ids), bytes_max)
 
         return await self._database.read(read)
 
     async def ack(self, recipient: Sender, history_ids: Sequence[int], now_ms: int) -> None:
         await self._database.write(_ack, _Marks(recipient, tuple(history_ids), now_ms))
 
-    async def count_attempts(self, recipient: Sender, history_ids: Sequence[int], now_ms: int) -> list[int]:
-        return await self._database.write(_count_attempts, _Marks(recipient, tuple(history_ids), now_ms))
+    async def count_attempts(self, seat: Seat, history_ids: Sequence[int], now_ms: int) -> list[int]:
+        if not self._seats.is_held(seat):
+            return []
+        return await self._database.write(_count_attempts, _Marks(seat.sender, tuple(history_ids), now_ms))
 
     async def mark_read(self, recipient: Sender, broker_message_ids: Sequence[str], now_ms: int) -> list[Moved]:
         return await self._database.write(_mark_read, _Read(recipient, tuple(broker_message_ids), now_ms))
@@ -83,59 +84,14 @@ class SqliteDeliveryStore:
     async def depth(self) -> int:
         return await self._database.read(_depth)
 
-
-class _Rendered:
-    """The last messages that were read, up to a number of bytes. Used by all reading threads."""
-
-    def __init__(self, render: Callable[[Delivery], bytes]) -> None:
-        self._render = render
-        self._lock = threading.Lock()
-        self._parcels: dict[_Key, Parcel] = {}
-        self._bytes = 0
-
-    def get(self, connection: apsw.Connection, mesh_id: int, history_ids: Sequence[int]) -> list[Parcel]:
-        """Return the parcels of those messages that are stored, in the order asked for."""
-        with self._lock:
-            found = {id_: parcel for id_ in history_ids if (parcel := self._parcels.get((mesh_id, id_)))}
+    def _parcels(self, connection: apsw.Connection, mesh_id: int, history_ids: Sequence[int]) -> list[Parcel]:
+        """Return those of the messages that are stored, in the order asked for."""
+        found = self._rendered.find(mesh_id, history_ids)
         missing = [id_ for id_ in history_ids if id_ not in found]
         if missing:
             rows = fetch(connection, _SQL["messages"], (mesh_id, orjson.dumps(missing).decode()))
-            fresh = {row[0]: self._parcel(row) for row in rows}
-            self._keep(mesh_id, fresh)
-            found |= fresh
+            found |= self._rendered.add(mesh_id, rows)
         return [found[id_] for id_ in history_ids if id_ in found]
-
-    def _keep(self, mesh_id: int, fresh: dict[int, Parcel]) -> None:
-        with self._lock:
-            for history_id, parcel in fresh.items():
-                if (mesh_id, history_id) not in self._parcels:
-                    self._parcels[mesh_id, history_id] = parcel
-                    self._bytes += len(parcel.payload)
-            while self._bytes > RENDERED_BYTES_MAX:
-                oldest = next(iter(self._parcels))
-                self._bytes -= len(self._parcels.pop(oldest).payload)
-
-    def _parcel(self, row: Row) -> Parcel:
-        history_id, sender_id, broker_message_id, client_message_id, uid, pubkey, name, kind, *rest = row
-        ref, body, accepted_at, reply_to, priority, meta, encoding, to_session = rest
-        delivery = Delivery(
-            history_id=history_id,
-            broker_message_id=broker_message_id,
-            client_message_id=client_message_id,
-            sender_id=uid,
-            sender_pubkey=pubkey,
-            sender_name=name,
-            kind=Kind(kind),
-            ref=ref,
-            body=body,
-            accepted_at=accepted_at,
-            reply_to=reply_to,
-            priority=Priority(priority),
-            meta=meta,
-            encoding=encoding,
-            to_session=to_session,
-        )
-        return Parcel(history_id, sender_id, client_message_id, self._render(delivery), to_session)
 
 
 def _open_ids(connection: apsw.Connection, member_id: int, after: int, count_max: int) -> list[int]:
@@ -143,16 +99,6 @@ def _open_ids(connection: apsw.Connection, member_id: int, after: int, count_max
     rows = fetch(connection, _SQL["open_blocks"], (member_id, (after + 1) // BLOCK, count_max + 1))
     ids = (id_ for block, bits in rows for id_ in from_block(block, bits))
     return [*islice((id_ for id_ in ids if id_ > after), count_max)]
-
-
-def _cut(parcels: list[Parcel], bytes_max: int) -> list[Parcel]:
-    """Return as many as fit, and at least one: a message that is larger than the room must go some time."""
-    size = 0
-    for number, parcel in enumerate(parcels):
-        size += len(parcel.payload)
-        if size > bytes_max and number:
-            return parcels[:number]
-    return parcels
 
 
 # --- on the writer's thread ------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from importlib.resources import files
 import apsw
 
 from claudemesh.broker.model import ConnectionPolicy, Member, Mesh, Newcomer, Role, Sender
-from claudemesh.broker.policy import judge_manager, judge_member_change
-from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one
-from claudemesh.kernel.errors import InviteRefused, MeshError, NameTaken, NotFound, Revoked
+from claudemesh.broker.policy import judge_join, judge_manager, judge_member_change
+from claudemesh.broker.stores.rows import to_member, to_mesh
+from claudemesh.broker.stores.sqlite.rows import fetch, fetch_one
+from claudemesh.kernel.errors import MeshError, NotFound, Revoked
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
 from claudemesh.wire.names import fold_member_name
@@ -79,7 +80,7 @@ class SqliteDirectoryStore:
 
     async def members(self, mesh_id: int) -> list[Member]:
         def read(connection: apsw.Connection) -> list[Member]:
-            return [_as_member(row) for row in fetch(connection, _SQL["members"], (mesh_id,))]
+            return [to_member(row) for row in fetch(connection, _SQL["members"], (mesh_id,))]
 
         return await self._database.read(read)
 
@@ -142,16 +143,15 @@ def _join_one(connection: apsw.Connection, asked: _Join) -> Member | MeshError:
     standing = _member(connection, mesh_id, newcomer.pubkey)
     if standing is not None:
         return standing if standing.revoked_at is None else Revoked()
-    inviter = _member(connection, mesh_id, asked.inviter)
-    if inviter is None or judge_manager(inviter) is not None:
-        return InviteRefused("whoever signed it may not invite", reason="not_allowed")
-    uses = fetch(connection, _SQL["invite_uses"], (mesh_id, asked.invite_id))[0][0]
-    if uses >= asked.uses_max:
-        return InviteRefused("it was used as often as it may be", reason="used_up")
-    if fetch(connection, _SQL["key_holder"], (mesh_id, newcomer.pubkey)):
-        return InviteRefused("this key was used in the mesh before", reason="not_allowed")
-    if fetch(connection, _SQL["member_by_name"], (mesh_id, newcomer.name_folded)):
-        return NameTaken(f"another member is called {newcomer.name}")
+    refusal = judge_join(
+        newcomer,
+        _member(connection, mesh_id, asked.inviter),
+        asked.uses_max - fetch(connection, _SQL["invite_uses"], (mesh_id, asked.invite_id))[0][0],
+        is_key_used=bool(fetch(connection, _SQL["key_holder"], (mesh_id, newcomer.pubkey))),
+        is_name_taken=bool(fetch(connection, _SQL["member_by_name"], (mesh_id, newcomer.name_folded))),
+    )
+    if refusal is not None:
+        return refusal
     member = _add_member(connection, mesh_id, newcomer, Role.MEMBER)
     connection.execute(_SQL["use_invite"], (mesh_id, asked.invite_id, member.id, newcomer.now_ms))
     return member
@@ -225,7 +225,7 @@ def _set_mesh(connection: apsw.Connection, asked: _MeshChange) -> Mesh | MeshErr
     if refusal is not None:
         return refusal
     changes = (asked.actor.mesh_id, asked.policy, asked.sends_per_window)
-    return _as_mesh(fetch(connection, _SQL["set_mesh"], changes)[0])
+    return to_mesh(fetch(connection, _SQL["set_mesh"], changes)[0])
 
 
 # --- rows ------------------------------------------------------------------------------------------
@@ -233,17 +233,12 @@ def _set_mesh(connection: apsw.Connection, asked: _MeshChange) -> Mesh | MeshErr
 
 def _mesh(connection: apsw.Connection, query: str, *values: str) -> Mesh | None:
     row = fetch_one(connection, _SQL[query], values)
-    return None if row is None else _as_mesh(row)
-
-
-def _as_mesh(row: Row) -> Mesh:
-    id_, uid, slug, policy, sends_per_window = row
-    return Mesh(id=id_, uid=uid, slug=slug, policy=ConnectionPolicy(policy), sends_per_window=sends_per_window)
+    return None if row is None else to_mesh(row)
 
 
 def _member(connection: apsw.Connection, mesh_id: int, pubkey: str) -> Member | None:
     row = fetch_one(connection, _SQL["member"], (mesh_id, pubkey))
-    return None if row is None else _as_member(row)
+    return None if row is None else to_member(row)
 
 
 def _find_member(connection: apsw.Connection, mesh_id: int, key_or_name: str) -> Member | None:
@@ -251,23 +246,8 @@ def _find_member(connection: apsw.Connection, mesh_id: int, key_or_name: str) ->
     row = fetch_one(connection, _SQL["member"], (mesh_id, key_or_name)) or fetch_one(
         connection, _SQL["member_by_name"], (mesh_id, fold_member_name(key_or_name))
     )
-    return None if row is None else _as_member(row)
+    return None if row is None else to_member(row)
 
 
 def _by_id(connection: apsw.Connection, sender: Sender) -> Member:
-    return _as_member(fetch(connection, _SQL["member_by_id"], (sender.member_id,))[0])
-
-
-def _as_member(row: Row) -> Member:
-    id_, uid, mesh_id, pubkey, name, role, about, joined_at, revoked_at = row
-    return Member(
-        id=id_,
-        uid=uid,
-        mesh_id=mesh_id,
-        pubkey=pubkey,
-        name=name,
-        role=Role(role),
-        about=about,
-        joined_at=joined_at,
-        revoked_at=revoked_at,
-    )
+    return to_member(fetch(connection, _SQL["member_by_id"], (sender.member_id,))[0])

@@ -1,4 +1,4 @@
-"""What is done now and then: the broker's key, the lease clock, retention, the orphan check."""
+"""What is done now and then: the broker's key, retention, the orphan check."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from typing import Final
 import apsw
 
 from claudemesh.broker.model import SweepPage, Swept, Violation
+from claudemesh.broker.policy import EPOCH_SKIP
 from claudemesh.broker.stores.sqlite.blocks import BLOCK
 from claudemesh.broker.stores.sqlite.deliveries import close
-from claudemesh.broker.stores.sqlite.leaseclock import LeaseClock
 from claudemesh.broker.stores.sqlite.rows import fetch, fetch_one, run
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
@@ -37,18 +37,17 @@ class _SweepIds:
 
 
 class SqliteUpkeepStore:
-    def __init__(self, database: Database, leases: LeaseClock) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._leases = leases
 
     async def broker_seed(self, fresh: bytes) -> bytes:
         return await self._database.write(_seed, fresh)
 
-    async def beat(self) -> None:
-        await self._leases.keep()
-
     async def check(self) -> list[Violation]:
         return await self._database.read(check)
+
+    async def begin_epoch(self, now_ms: int) -> int:
+        return await self._database.write(_begin_epochs, now_ms)
 
     async def meshes(self) -> list[int]:
         return await self._database.read(lambda connection: [id_ for (id_,) in fetch(connection, _SQL["meshes"])])
@@ -65,6 +64,18 @@ def _seed(connection: apsw.Connection, offers: Sequence[bytes]) -> list[bytes]:
     for offer in offers:
         connection.execute(_SQL["offer_seed"], (offer,))
         outcomes.append(bytes(fetch(connection, _SQL["seed"])[0][0]))
+    return outcomes
+
+
+def _begin_epochs(connection: apsw.Connection, instants: Sequence[int]) -> list[int]:
+    outcomes = []
+    for now_ms in instants:
+        found = fetch_one(connection, _SQL["epoch"])
+        epoch = int(found[0]) + 1 if found else 1
+        connection.execute(_SQL["keep_epoch"], (str(epoch).encode(),))
+        connection.execute(_SQL["note_jumps"], (EPOCH_SKIP, epoch, now_ms))
+        connection.execute(_SQL["jump"], (EPOCH_SKIP,))
+        outcomes.append(epoch)
     return outcomes
 
 

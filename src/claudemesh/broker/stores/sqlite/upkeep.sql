@@ -6,6 +6,23 @@ INSERT INTO broker_state (name, value) VALUES ('broker_seed', ?1) ON CONFLICT DO
 -- The one in force.
 SELECT value FROM broker_state WHERE name = 'broker_seed'
 
+-- name: epoch
+-- The number of the last epoch that began.
+SELECT CAST(value AS TEXT) FROM broker_state WHERE name = 'epoch'
+
+-- name: keep_epoch
+-- And now this one.
+INSERT INTO broker_state (name, value) VALUES ('epoch', ?1) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: note_jumps
+-- Numbers that a lost part of the past may have used are passed over.
+INSERT INTO history_jump (mesh_id, after_history_id, skipped, epoch, begun_at)
+SELECT mesh_id, history_id, ?1, ?2, ?3 FROM history_counter
+
+-- name: jump
+-- In every mesh.
+UPDATE history_counter SET history_id = history_id + ?1
+
 -- name: meshes
 -- Where there may be something to sweep.
 SELECT id FROM mesh ORDER BY id
@@ -148,8 +165,9 @@ WHERE x.recipient_id > 0 AND (x.delivered_at IS NULL AND x.dead_at IS NULL) <> c
    WHERE o.recipient_id = x.recipient_id AND o.block = x.history_id / ?1), 0)
 
 -- name: gaps
--- The order of a mesh has no gaps: what is kept and what was deleted add up to the counter.
+-- The order of a mesh has no gaps: what is kept, what was deleted and what was passed over add up to the counter.
 SELECT NULL, NULL, 'history_id' FROM history_counter AS c
 WHERE c.history_id <>
   (SELECT count(*) FROM message_history AS h WHERE h.mesh_id = c.mesh_id)
   + (SELECT count(*) FROM tombstone AS t WHERE t.mesh_id = c.mesh_id AND t.what = 'message')
+  + (SELECT coalesce(sum(j.skipped), 0) FROM history_jump AS j WHERE j.mesh_id = c.mesh_id)

@@ -26,6 +26,16 @@ CREATE TABLE history_counter (
   history_id INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
+-- Numbers that were passed over when an epoch began, since a lost part of the past may have used them.
+CREATE TABLE history_jump (
+  mesh_id INTEGER NOT NULL REFERENCES mesh (id),
+  after_history_id INTEGER NOT NULL,
+  skipped INTEGER NOT NULL CHECK (skipped > 0),
+  epoch INTEGER NOT NULL,
+  begun_at INTEGER NOT NULL,
+  PRIMARY KEY (mesh_id, after_history_id)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE member (
   id INTEGER PRIMARY KEY,
   uid TEXT NOT NULL UNIQUE,

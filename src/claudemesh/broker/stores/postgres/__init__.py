@@ -1,0 +1,95 @@
+"""The broker's store as a PostgreSQL database, which several brokers may share. Each module serves one port.
+
+accept       who may use an id, and everything that one accept writes
+deliveries   what waits for a member; acks, attempts, read marks
+receipts     how far a message came
+directory    meshes, members, invites
+topics work  destinations; the leases of work queues
+upkeep       the broker's key, epochs, retention, the orphan check
+seats        which connection of which broker gets what waits for a key
+bus notices  what brokers tell each other
+lanes        the order in which the writes of one mesh are applied
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final, Self
+
+from claudemesh.broker.model import Delivery
+from claudemesh.broker.stores.postgres.accept import PostgresAcceptStore
+from claudemesh.broker.stores.postgres.bus import PostgresBus
+from claudemesh.broker.stores.postgres.deliveries import PostgresDeliveryStore
+from claudemesh.broker.stores.postgres.directory import PostgresDirectoryStore
+from claudemesh.broker.stores.postgres.lanes import MeshLanes
+from claudemesh.broker.stores.postgres.receipts import PostgresReceiptStore
+from claudemesh.broker.stores.postgres.seats import PostgresSeatStore
+from claudemesh.broker.stores.postgres.topics import PostgresTopicStore
+from claudemesh.broker.stores.postgres.upkeep import PostgresUpkeepStore
+from claudemesh.broker.stores.postgres.work import PostgresWorkStore
+from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.errors import MeshError
+from claudemesh.storage.migrate import load_migrations
+from claudemesh.storage.postgres import Database, Endpoint, Schema
+from claudemesh.storage.postgres.database import POOL_MAX
+
+SCHEMA: Final = Schema("mesh", load_migrations(files(__name__) / "migrations"))
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresStores:
+    """All ports over one database, as one broker of it."""
+
+    database: Database
+    accepts: PostgresAcceptStore
+    deliveries: PostgresDeliveryStore
+    receipts: PostgresReceiptStore
+    directory: PostgresDirectoryStore
+    topics: PostgresTopicStore
+    work: PostgresWorkStore
+    upkeep: PostgresUpkeepStore
+    seats: PostgresSeatStore
+    bus: PostgresBus
+
+    @classmethod
+    async def open(
+        cls,
+        dsn: str,
+        *,
+        clock: Clock,
+        mint: Callable[[], str],
+        render: Callable[[Delivery], bytes],
+        pool_max: int = POOL_MAX,
+    ) -> Self:
+        """Connect, bring the schema up to date and join the brokers that run on it."""
+        database = await Database.open(Endpoint(dsn), SCHEMA, pool_max=pool_max)
+        lanes = MeshLanes(database)
+        bus = PostgresBus(database)
+        stores = cls(
+            database,
+            PostgresAcceptStore(database, mint, lanes),
+            PostgresDeliveryStore(database, render),
+            PostgresReceiptStore(database),
+            PostgresDirectoryStore(database, lanes),
+            PostgresTopicStore(database, lanes),
+            PostgresWorkStore(database, lanes),
+            PostgresUpkeepStore(database),
+            PostgresSeatStore(database, clock, bus.note_others),
+            bus,
+        )
+        try:
+            await stores.upkeep.recognise_server(clock.wall_ms())
+            await stores.seats.register()
+        except BaseException:
+            await database.aclose()
+            raise
+        bus.begin(str(stores.seats.broker_id))
+        return stores
+
+    async def aclose(self) -> None:
+        """Leave the brokers and the database. May be called twice."""
+        with suppress(MeshError):  # else its lease runs out
+            await self.seats.aclose()
+        await self.bus.aclose()
+        await self.database.aclose()

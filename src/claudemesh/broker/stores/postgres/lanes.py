@@ -1,0 +1,32 @@
+"""The writers of meshes: what is submitted for one mesh is applied in the order in which it came.
+
+An accept and whatever changes where messages go share the lane of their mesh, so that of two calls of one task the
+first is applied first. Brokers beside this one wait for the rows: the mesh's for its members, its counter's for the
+order.
+"""
+
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Final
+
+from claudemesh.broker.model import Sender
+from claudemesh.storage.postgres import Connection, Database, Lane
+from claudemesh.storage.sqlfile import load_queries
+
+_SQL = load_queries(files(__package__) / "accept.sql")
+
+LANES: Final = 2
+
+
+class MeshLanes:
+    def __init__(self, database: Database, count: int = LANES) -> None:
+        self._lanes = [database.lane() for _ in range(count)]
+
+    def of(self, mesh_id: int) -> Lane:
+        return self._lanes[mesh_id % len(self._lanes)]
+
+
+async def lock_counters(connection: Connection, senders: Iterable[Sender]) -> dict[int, int]:
+    """Take the orders of these meshes, and return where they stand. Read what depends on them afterwards."""
+    meshes = sorted({sender.mesh_id for sender in senders})
+    return {row[0]: row[1] for row in await connection.fetch(_SQL["lock_counters"], meshes)}

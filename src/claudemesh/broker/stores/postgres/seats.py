@@ -1,0 +1,116 @@
+"""Which connection gets what waits for a key, over all brokers of the database; and which brokers those are.
+
+Nothing is promised by a seat, so its commits do not wait for the disk: after a crash of the server brokers find
+themselves forgotten, and their connections come again.
+"""
+
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Final, TypeVar
+
+from claudemesh.broker.model import Beat, Displaced, Identity, Meeting, Seat, Seated
+from claudemesh.broker.policy import judge_meeting
+from claudemesh.broker.ports import AlreadyConnected
+from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.errors import Revoked, StoreUnavailable
+from claudemesh.storage.postgres import Connection, Database
+from claudemesh.storage.postgres.database import column
+from claudemesh.storage.sqlfile import load_queries
+
+_SQL = load_queries(files(__package__) / "seats.sql")
+
+LEASE_MS: Final = 15_000  # a broker beats three times in it
+
+Outcome = TypeVar("Outcome")
+
+
+class PostgresSeatStore:
+    def __init__(self, database: Database, clock: Clock, others_run: Callable[[bool], None]) -> None:
+        self._database = database
+        self._clock = clock
+        self._others_run = others_run
+        self._beaten_at = clock.monotonic_ms()
+        self.broker_id = 0
+
+    async def register(self) -> None:
+        """Begin: from now on it has to beat."""
+        self.broker_id = await self._quickly(_register)
+        self._beaten_at = self._clock.monotonic_ms()
+        self._others_run(await self._quickly(self._has_others))
+
+    async def aclose(self) -> None:
+        async def unregister(connection: Connection) -> None:
+            await connection.execute(_SQL["unregister"], self.broker_id)
+
+        await self._quickly(unregister)
+
+    async def take(self, identity: Identity) -> Seated:
+        return await self._quickly(lambda connection: self._take(connection, identity))
+
+    async def leave(self, seat: Seat) -> None:
+        async def leave(connection: Connection) -> None:
+            await connection.execute(_SQL["leave"], [seat.token])
+
+        await self._quickly(leave)
+
+    async def standing(self) -> set[int]:
+        return {*column(await self._database.fetch(_SQL["of_broker"], self.broker_id))}
+
+    async def present(self, mesh_id: int) -> set[int]:
+        return {*column(await self._database.fetch(_SQL["present"], mesh_id))}
+
+    async def beat(self) -> Beat:
+        now = self._clock.monotonic_ms()
+        # Whoever was itself silent for too long cannot know whether the others were, or the database was away.
+        may_reap = now - self._beaten_at < LEASE_MS
+        beat, self.broker_id, others_run = await self._quickly(lambda connection: self._beat(connection, may_reap))
+        self._beaten_at = now
+        self._others_run(others_run)
+        return beat
+
+    # --- in a transaction --------------------------------------------------------------------------
+
+    async def _quickly(self, operation: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
+        async def quickly(connection: Connection) -> Outcome:
+            await connection.execute("SET LOCAL synchronous_commit = off")
+            return await operation(connection)
+
+        return await self._database.transact(quickly)
+
+    async def _take(self, connection: Connection, identity: Identity) -> Seated:
+        sender, session_pubkey = identity.sender, identity.session_pubkey or ""
+        if not await connection.fetch(_SQL["hold_member"], sender.member_id, sender.mesh_id):
+            raise Revoked
+        displaced = []
+        for token, instance_id in await connection.fetch(
+            _SQL["standing"], sender.member_id, session_pubkey, self.broker_id
+        ):
+            meeting = judge_meeting(identity.mesh.policy, instance_id, identity.instance_id)
+            if meeting is Meeting.REFUSED:
+                raise AlreadyConnected
+            if meeting is not Meeting.SHARED:
+                displaced.append(Displaced(token, meeting))
+        if displaced:
+            await connection.execute(_SQL["leave"], [one.token for one in displaced])
+        row = (self.broker_id, sender.mesh_id, sender.member_id, session_pubkey, identity.instance_id)
+        token = await connection.fetchval(_SQL["take"], *row)
+        if token is None:
+            raise StoreUnavailable("this broker was silent for too long, and is about to begin anew")
+        return Seated(Seat(sender, identity.session_pubkey, token), displaced)
+
+    async def _beat(self, connection: Connection, may_reap: bool) -> tuple[Beat, int, bool]:  # noqa: FBT001  named
+        broker_id = self.broker_id
+        is_forgotten = not await connection.fetch(_SQL["renew"], broker_id, LEASE_MS)
+        if is_forgotten:
+            broker_id = await _register(connection)
+        bereft = column(await connection.fetch(_SQL["reap"])) if may_reap else []
+        is_keeper = bool(await connection.fetch(_SQL["keep"], broker_id, LEASE_MS))
+        others_run = bool(await connection.fetchval(_SQL["others"], broker_id))
+        return Beat(is_keeper, is_forgotten, bereft), broker_id, others_run
+
+    async def _has_others(self, connection: Connection) -> bool:
+        return bool(await connection.fetchval(_SQL["others"], self.broker_id))
+
+
+async def _register(connection: Connection) -> int:
+    return int(await connection.fetchval(_SQL["register"], LEASE_MS))

@@ -1,0 +1,152 @@
+"""What is done now and then: the broker's key, epochs, retention, the orphan check."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+from itertools import takewhile
+from typing import Final
+
+import asyncpg
+
+from claudemesh.broker.model import SweepPage, Swept, Violation
+from claudemesh.broker.policy import EPOCH_SKIP
+from claudemesh.kernel.errors import ConfigError
+from claudemesh.storage.postgres import Connection, Database
+from claudemesh.storage.postgres.database import column
+from claudemesh.storage.sqlfile import load_queries
+
+_SQL = load_queries(files(__package__) / "upkeep.sql")
+
+CHECK_S: Final = 1800  # it reads everything
+
+# In the order of the columns of `ids_without_rows`.
+_PARTS: Final = ("message_history", "message", "delivery_queue", "queue_lease", "queue")
+
+_SEED, _SERVER, _EPOCH, _SWEEP = "broker_seed", "server", "epoch", "dedupe_sweep_position"
+
+
+class PostgresUpkeepStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def broker_seed(self, fresh: bytes) -> bytes:
+        await self._database.fetch(_SQL["offer_state"], _SEED, fresh)
+        return bytes((await self._database.fetch(_SQL["state"], _SEED))[0][0])
+
+    async def check(self) -> list[Violation]:
+        return await self._database.transact(_check)
+
+    async def begin_epoch(self, now_ms: int) -> int:
+        return await self._database.transact(lambda connection: _begin_epoch(connection, now_ms))
+
+    async def recognise_server(self, now_ms: int) -> int | None:
+        """Begin an epoch if this is not the server, or not the past of it, that the data was written on.
+
+        So it is after a backup was restored or a standby took over: something that was promised may be missing.
+        Return the epoch's number if one began.
+        """
+
+        async def compare(connection: Connection) -> int | None:
+            server = await _identify_server(connection)
+            if await _hold(connection, _SERVER, server) == server:
+                return None
+            await connection.execute(_SQL["set_state"], _SERVER, server)
+            return await _begin_epoch(connection, now_ms)
+
+        return await self._database.transact(compare)
+
+    async def meshes(self) -> list[int]:
+        return column(await self._database.fetch(_SQL["meshes"]))
+
+    async def sweep_messages(self, page: SweepPage) -> Swept:
+        return await self._database.transact(lambda connection: _sweep_page(connection, page))
+
+    async def sweep_ids(self, now_ms: int, limit: int) -> int:
+        async def sweep(connection: Connection) -> int:
+            return await _sweep_pruned(connection, now_ms, limit) + await _sweep_retired(connection, now_ms, limit)
+
+        return await self._database.transact(sweep)
+
+
+async def _hold(connection: Connection, name: str, initial: bytes) -> bytes:
+    """Return what stands under a name, initially this; nobody else changes it until the commit."""
+    await connection.execute(_SQL["offer_state"], name, initial)
+    return bytes(await connection.fetchval(_SQL["hold_state"], name))
+
+
+# --- epochs ----------------------------------------------------------------------------------------
+
+
+async def _identify_server(connection: Connection) -> bytes:
+    try:
+        return str(await connection.fetchval(_SQL["identify_server"])).encode()
+    except asyncpg.InsufficientPrivilegeError as error:  # everybody may, unless somebody took that away
+        raise ConfigError("the role may not ask which server this is: grant it pg_control_system()") from error
+
+
+async def _begin_epoch(connection: Connection, now_ms: int) -> int:
+    epoch = int(await _hold(connection, _EPOCH, b"0")) + 1
+    await connection.execute(_SQL["set_state"], _EPOCH, str(epoch).encode())
+    await connection.fetch(_SQL["hold_counters"])
+    await connection.execute(_SQL["jump"], EPOCH_SKIP, epoch, now_ms)
+    return epoch
+
+
+# --- retention -------------------------------------------------------------------------------------
+
+
+async def _sweep_page(connection: Connection, page: SweepPage) -> Swept:
+    await _hold(connection, _SWEEP, b"0")  # tombstones are numbered in the order of their commits
+    asked = (page.mesh_id, page.after_history_id, page.limit)
+    rows = await connection.fetch(_SQL["old_messages"], *asked)
+    old = column([*takewhile(lambda row: row[1] < page.before_ms, rows)])
+    is_done = len(old) < page.limit
+    if not old:
+        return Swept(0, 0, page.after_history_id, is_done)
+    await connection.fetch(_SQL["hold_leases"], page.mesh_id, old)
+    buried = await connection.fetchval(_SQL["bury"], page.mesh_id, old, page.now_ms)
+    recent = await connection.fetch(_SQL["buried_since"], page.mesh_id, old, page.buried_before_ms)
+    due = [*{*old}.difference(column(recent))]
+    deleted = await connection.fetchval(_SQL["delete_messages"], page.mesh_id, due, page.now_ms)
+    return Swept(deleted, buried, old[-1], is_done)
+
+
+async def _sweep_pruned(connection: Connection, now_ms: int, limit: int) -> int:
+    position = int(await _hold(connection, _SWEEP, b"0"))
+    expired: list[tuple[int, str]] = []
+    for tombstone_id, sender_id, client_message_id, expires_at in await connection.fetch(
+        _SQL["pruned_ids"], position, limit
+    ):
+        if client_message_id is not None:
+            if expires_at is None or expires_at > now_ms:
+                break
+            expired.append((sender_id, client_message_id))
+        position = tombstone_id
+    await connection.execute(_SQL["set_state"], _SWEEP, str(position).encode())
+    return await _forget(connection, expired, now_ms)
+
+
+async def _sweep_retired(connection: Connection, now_ms: int, limit: int) -> int:
+    rows = await connection.fetch(_SQL["retired_ids"], now_ms, limit)
+    return await _forget(connection, [(row[0], row[1]) for row in rows], now_ms)
+
+
+async def _forget(connection: Connection, ids: Sequence[tuple[int, str]], now_ms: int) -> int:
+    senders, client_message_ids = [sender_id for sender_id, _ in ids], [id_ for _, id_ in ids]
+    return int(await connection.fetchval(_SQL["delete_ids"], senders, client_message_ids, now_ms))
+
+
+# --- the orphan check ------------------------------------------------------------------------------
+
+
+async def _check(connection: Connection) -> list[Violation]:
+    """Compare all rows of all accepts with each other, in one moment of the store."""
+    await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    await connection.execute(f"SET LOCAL statement_timeout = {CHECK_S * 1000}")
+    violations = []
+    for client_message_id, sender, *lacks in await connection.fetch(_SQL["ids_without_rows"], timeout=CHECK_S):
+        missing = [part for part, is_missing in zip(_PARTS, lacks, strict=True) if is_missing]
+        violations.append(Violation(client_message_id, sender, missing))
+    for query in ("rows_without_ids", "gaps"):
+        for client_message_id, sender, missing in await connection.fetch(_SQL[query], timeout=CHECK_S):
+            violations.append(Violation(client_message_id, sender, [missing]))
+    return violations

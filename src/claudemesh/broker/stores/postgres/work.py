@@ -1,0 +1,214 @@
+"""Work queues: one message to one worker, for a time, under a token.
+
+The rule of the lease is `kernel.lease.judge`, by the server's clock and under a lock of the lease's row. The owner
+of a lease is a member, and a member may run many workers: it is the token that tells two of them apart. Workers at
+several brokers pass over the rows of each other, and wait for nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
+from claudemesh.broker.policy import QUEUE_RETURNS_MAX
+from claudemesh.broker.stores.postgres.lanes import MeshLanes
+from claudemesh.broker.stores.postgres.topics import judge_in_force
+from claudemesh.kernel.errors import DestinationNotFound, IntegrityError, LeaseLost, MeshError, NotFound
+from claudemesh.kernel.lease import Acquire, Fence, Granted, Lease, Lost, Renew, judge
+from claudemesh.storage.postgres import Connection, Database, Record
+from claudemesh.storage.sqlfile import load_queries
+
+_SQL = load_queries(files(__package__) / "work.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class _Create:
+    sender: Sender
+    name: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Take:
+    sender: Sender
+    queue: str
+    lease_ttl_ms: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Settle:
+    claim: Claim
+    now_ms: int = 0
+    lease_ttl_ms: int = 0
+
+    @property
+    def owner(self) -> str:
+        return str(self.claim.sender.member_id)
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.owner, self.claim.token)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A lease as it stands at an instant of the server, and the message it is of."""
+
+    place: tuple[int, int]  # mesh, history id
+    lease: Lease
+    returns: int
+    is_settled: bool
+    moved: Moved
+    lease_now: int
+
+    def refuse(self, fence: Fence) -> LeaseLost | None:
+        verdict = judge(self.lease, fence, self.lease_now)
+        return None if isinstance(verdict, Granted) and not self.is_settled else _lost(verdict)
+
+
+class PostgresWorkStore:
+    def __init__(self, database: Database, lanes: MeshLanes) -> None:
+        self._database = database
+        self._lanes = lanes
+        self._leases = database.lane()  # apart from the accepts: neither needs to wait for the other
+
+    async def create_queue(self, sender: Sender, name: str, now_ms: int) -> bool:
+        return await self._lanes.of(sender.mesh_id).submit(_create, _Create(sender, name, now_ms))
+
+    async def queues(self, sender: Sender) -> list[Queue]:
+        rows = await self._database.fetch(_SQL["queues"], sender.mesh_id)
+        return [Queue(name=name, created_at=at, ready=ready, leased=leased) for name, at, ready, leased in rows]
+
+    async def work(self, sender: Sender, queue: str, lease_ttl_ms: int, now_ms: int) -> Work | None:
+        return await self._leases.submit(_take, _Take(sender, queue, lease_ttl_ms, now_ms))
+
+    async def ack(self, claim: Claim, now_ms: int) -> Moved:
+        return await self._leases.submit(_ack, _Settle(claim, now_ms))
+
+    async def nack(self, claim: Claim, now_ms: int) -> None:
+        await self._leases.submit(_nack, _Settle(claim, now_ms))
+
+    async def renew(self, claim: Claim, lease_ttl_ms: int) -> int:
+        return await self._leases.submit(_renew, _Settle(claim, lease_ttl_ms=lease_ttl_ms))
+
+    async def expire(self, now_ms: int) -> int:
+        return int((await self._database.fetch(_SQL["take_back"], None, now_ms, QUEUE_RETURNS_MAX))[0][0])
+
+
+# --- in a lane's transaction -----------------------------------------------------------------------
+
+
+async def _create(connection: Connection, asked: Sequence[_Create]) -> list[bool | MeshError]:
+    outcomes: list[bool | MeshError] = []
+    for one in asked:
+        row = (one.sender.mesh_id, one.name, one.sender.member_id, one.now_ms)
+        refusal = await judge_in_force(connection, one.sender)
+        outcomes.append(refusal or bool(await connection.fetch(_SQL["create_queue"], *row)))
+    return outcomes
+
+
+async def _take(connection: Connection, asked: Sequence[_Take]) -> list[Work | MeshError | None]:
+    return [await _take_one(connection, one) for one in asked]
+
+
+async def _take_one(connection: Connection, asked: _Take) -> Work | MeshError | None:
+    refusal = await judge_in_force(connection, asked.sender)
+    if refusal is not None:
+        return refusal
+    queue_id = await connection.fetchval(_SQL["queue"], asked.sender.mesh_id, asked.queue)
+    if queue_id is None:
+        return DestinationNotFound("there is no such queue")
+    await connection.fetch(_SQL["take_back"], queue_id, asked.now_ms, QUEUE_RETURNS_MAX)
+    row = await connection.fetchrow(_SQL["next_ready"], queue_id)
+    return None if row is None else await _grant(connection, asked, row)
+
+
+async def _grant(connection: Connection, asked: _Take, row: Record) -> Work:
+    history_id, token, returns, sender_id, broker_message_id, client_message_id, pubkey, name, *content = row
+    body, meta, reply_to, accepted_at, lease_now = content
+    mesh_id, member_id = asked.sender.mesh_id, asked.sender.member_id
+    verdict = judge(Lease(None, token, 0), Acquire(str(member_id), asked.lease_ttl_ms), lease_now)
+    if not isinstance(verdict, Granted):
+        raise IntegrityError("a vacant lease was not granted")
+    granted = (member_id, verdict.lease.token, verdict.lease.expires_at_ms)
+    await connection.execute(_SQL["grant"], mesh_id, history_id, *granted, asked.now_ms, returns + 1)
+    return Work(
+        sender_id=sender_id,
+        broker_message_id=broker_message_id,
+        client_message_id=client_message_id,
+        history_id=history_id,
+        sender_pubkey=pubkey,
+        sender_name=name,
+        body=body,
+        meta=meta,
+        reply_to=reply_to,
+        accepted_at=accepted_at,
+        lease_token=verdict.lease.token,
+        lease_ttl_ms=asked.lease_ttl_ms,
+        returns=returns,
+    )
+
+
+async def _ack(connection: Connection, settled: Sequence[_Settle]) -> list[Moved | MeshError]:
+    return [await _ack_one(connection, one) for one in settled]
+
+
+async def _ack_one(connection: Connection, asked: _Settle) -> Moved | MeshError:
+    held = await _find(connection, asked.claim)
+    if isinstance(held, MeshError):
+        return held
+    if held.is_settled and asked.fence == Fence(held.lease.owner or "", held.lease.token):
+        return held.moved  # it was said before, and the answer was lost
+    refusal = held.refuse(asked.fence)
+    if refusal is None:
+        await connection.execute(_SQL["settle"], *held.place, asked.now_ms)
+    return refusal or held.moved
+
+
+async def _nack(connection: Connection, settled: Sequence[_Settle]) -> list[MeshError | None]:
+    return [await _nack_one(connection, one) for one in settled]
+
+
+async def _nack_one(connection: Connection, asked: _Settle) -> MeshError | None:
+    held = await _find(connection, asked.claim)
+    if isinstance(held, MeshError):
+        return held
+    refusal = held.refuse(asked.fence)
+    if refusal is None:
+        values = (held.returns + 1, asked.now_ms, QUEUE_RETURNS_MAX)
+        await connection.execute(_SQL["give_back"], *held.place, *values)
+    return refusal
+
+
+async def _renew(connection: Connection, settled: Sequence[_Settle]) -> list[int | MeshError]:
+    return [await _renew_one(connection, one) for one in settled]
+
+
+async def _renew_one(connection: Connection, asked: _Settle) -> int | MeshError:
+    held = await _find(connection, asked.claim)
+    if isinstance(held, MeshError):
+        return held
+    verdict = judge(held.lease, Renew(asked.owner, asked.claim.token, asked.lease_ttl_ms), held.lease_now)
+    if held.is_settled or not isinstance(verdict, Granted):
+        return _lost(verdict)
+    await connection.execute(_SQL["extend"], *held.place, verdict.lease.expires_at_ms)
+    return verdict.lease.expires_at_ms - held.lease_now
+
+
+async def _find(connection: Connection, claim: Claim) -> _Held | MeshError:
+    refusal = await judge_in_force(connection, claim.sender)
+    if refusal is not None:
+        return refusal
+    asked = (claim.broker_message_id, claim.sender.mesh_id, claim.queue)
+    row = await connection.fetchrow(_SQL["standing"], *asked)
+    if row is None:
+        return NotFound("the queue has no such message")
+    history_id, owner_id, token, expires_at, returns, is_settled, sender_id, client_message_id, now = row
+    lease = Lease(None if owner_id is None else str(owner_id), token, expires_at)
+    place = (claim.sender.mesh_id, history_id)
+    return _Held(place, lease, returns, is_settled, Moved(sender_id, client_message_id), now)
+
+
+def _lost(verdict: object) -> LeaseLost:
+    return LeaseLost(reason=verdict.because if isinstance(verdict, Lost) else "settled")

@@ -1,0 +1,239 @@
+"""A random history of two stores: the program of the comparison with the oracle."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from claudemesh.broker.model import Claim, Role, Work
+from claudemesh.broker.policy import ATTEMPTS_MAX, QUEUE_RETURNS_MAX
+from claudemesh.kernel.clock import DAY_MS
+from claudemesh.kernel.fingerprint import Kind
+from tests.contract.broker.backends import House, batch, message
+from tests.contract.broker.oracle.sides import IDS, KEYS, NAMES, QUEUES, SESSIONS, TOPICS, Call, Side
+from tests.contract.broker.oracle.views import views
+from tests.doubles import ManualClock
+
+NOTHING = 0  # a history id that no message has
+
+# Time passes in steps that no lease ends at, since the clock of a server goes on by itself in between.
+STEP_MS = 150_000
+LEASES_MS = (200_000, 500_000)
+AGE_MS = 200 * DAY_MS  # two of them make a message too old, and three its id
+ID_MS = 500 * DAY_MS
+
+Words = tuple[str, Kind, str, str]  # a message: its id, where it goes, and what it says
+
+
+class History:
+    """One random history. Each call it thinks of is made on both sides, in the numbers and ids of each."""
+
+    def __init__(self, house: House, left: Side, right: Side, clock: ManualClock, seed: int) -> None:
+        self.house, self.left, self.right, self._clock = house, left, right, clock
+        self.dice = random.Random(seed)  # noqa: S311  repeatable, not secret
+        self._sent: list[Words] = []  # some of it is sent again
+        self._claims: list[tuple[str, str, int, int]] = []  # worker, queue, history id, token
+
+    @property
+    def now(self) -> int:
+        return self._clock.wall_ms()
+
+    # --- on both sides ---
+
+    async def compare(self, call: Call) -> None:
+        right = await self.right.answer(call(self.right))
+        assert await self.left.answer(call(self.left)) == right
+
+    async def compare_burst(self, calls: Sequence[Call]) -> None:
+        """Make the calls of one moment: they may share a transaction."""
+        rights = [await self.right.answer(call(self.right)) for call in calls]
+        tasks = []
+        async with self.house.held():
+            for call in calls:
+                tasks.append(asyncio.ensure_future(self.left.answer(call(self.left))))
+                await asyncio.sleep(0)  # the call is made, not finished
+        assert await asyncio.gather(*tasks) == rights
+
+    async def pass_time(self, ms: int) -> None:
+        self._clock.advance(ms)
+        await self.house.pass_time(ms)
+
+    # --- what may happen ---
+
+    async def step(self) -> None:
+        kinds = [self.burst] * 12 + [self.work, self.settle, self.take_seat] * 5
+        kinds += [self.answer, self.attempt, self.mark_read, self.pass_a_while, self.leave_seat] * 2
+        kinds += [self.toil, self.age, self.restore, self.retire, self.remember_session]
+        await self.dice.choice(kinds)()
+        await self.look()
+
+    async def burst(self) -> None:
+        kinds = [self.accept] * 8 + [self.ack] * 4 + [self.subscribe] * 3
+        kinds += [self.unsubscribe, self.create_queue, self.change_member]
+        await self.compare_burst([self.dice.choice(kinds)() for _ in range(self.dice.randint(1, 6))])
+
+    def who(self) -> str:
+        return self.dice.choice(NAMES)
+
+    def history_ids(self, count: int) -> list[int]:
+        """Return some of the last ids that were answered for, and one that there is not."""
+        known = [*[*self.right.ids][-40:], NOTHING]
+        return self.dice.sample(known, min(count, len(known)))
+
+    def accept(self) -> Call:
+        return self._send(self.who(), *(self._message() for _ in range(self.dice.randint(1, 6))))
+
+    def _send(self, who: str, *messages: Words, answers: int = NOTHING) -> Call:
+        now = self.now
+        return lambda side: side.stores.accepts.accept(
+            batch(
+                side[who],
+                *(message(*words, reply_to=side.ids.get(answers, "")) for words in messages),
+                now_ms=now,
+                expires_at=now + ID_MS,
+            )
+        )
+
+    def _message(self) -> Words:
+        if self._sent and self.dice.random() < 1 / 4:
+            return self.dice.choice(self._sent[-12:])
+        kind = self.dice.choice([*Kind])
+        ref = {
+            Kind.DM: self.dice.choice([*KEYS, "key-of-nobody"]),
+            Kind.TOPIC: self.dice.choice([*TOPICS, "nowhere"]),
+            Kind.QUEUE: self.dice.choice([*QUEUES, "nothing"]),
+        }[kind]
+        self._sent.append((self.dice.choice(IDS), kind, ref, f"body {self.dice.randrange(3)}"))
+        return self._sent[-1]
+
+    async def answer(self) -> None:
+        """Let two members reply to a message, and each once more."""
+        [answers] = self.history_ids(1)
+        for who in self.dice.sample(NAMES, 2) * 2:
+            await self.compare(self._send(who, self._message(), answers=answers))
+
+    def ack(self) -> Call:
+        who, ids, now = self.who(), self.history_ids(self.dice.randint(1, 12)), self.now
+        return lambda side: side.stores.deliveries.ack(side[who], ids, now)
+
+    def subscribe(self) -> Call:
+        who, topic = self.who(), self.dice.choice([*TOPICS, "nowhere"])
+        return lambda side: side.stores.topics.subscribe(side[who], topic)
+
+    def unsubscribe(self) -> Call:
+        who, topic, now = self.who(), self.dice.choice(TOPICS), self.now
+        return lambda side: side.stores.topics.unsubscribe(side[who], topic, now)
+
+    def create_queue(self) -> Call:
+        who, queue, now = self.who(), self.dice.choice(QUEUES), self.now
+        return lambda side: side.stores.work.create_queue(side[who], queue, now)
+
+    def change_member(self) -> Call:
+        """Give a member another role, or now and then revoke it; most who try may not."""
+        actor, target, now = self.who(), self.who(), self.now
+        role = self.dice.choice([None, *[*Role] * 5])
+        if role is None:
+            return lambda side: side.stores.directory.revoke(side[actor], target, now)
+        return lambda side: side.stores.directory.set_role(side[actor], target, role)
+
+    async def retire(self) -> None:
+        who, id_, now = self.who(), self.dice.choice(IDS), self.now
+        await self.compare(lambda side: side.stores.accepts.retire(side[who], id_, now, now + ID_MS))
+
+    async def remember_session(self) -> None:
+        who, session, now = self.who(), self.dice.choice(SESSIONS), self.now
+        await self.compare(lambda side: side.stores.directory.remember_session(side[who], session, now))
+
+    async def mark_read(self) -> None:
+        who, ids, now = self.who(), self.history_ids(30), self.now
+
+        async def mark(side: Side) -> object:
+            moved = await side.stores.deliveries.mark_read(side[who], [side.id_of(id_) for id_ in ids], now)
+            return {(side.names[one.sender_id], one.client_message_id) for one in moved}
+
+        await self.compare(mark)
+
+    async def work(self, queues: Sequence[str] = (*QUEUES, "nothing")) -> None:
+        who, queue, lease_ms = self.who(), self.dice.choice(queues), self.dice.choice(LEASES_MS)
+        now, found = self.now, list[Work | None]()
+
+        async def work(side: Side) -> object:
+            found.append(await side.stores.work.work(side[who], queue, lease_ms, now))
+            return found[-1]
+
+        await self.compare(work)
+        if found and found[-1] is not None:
+            self._claims.append((who, queue, found[-1].history_id, found[-1].lease_token))
+
+    async def settle(self, verbs: Sequence[str] = ("ack", "nack", "renew")) -> None:
+        if not self._claims:
+            return
+        who, queue, history_id, token = self.dice.choice(self._claims[-3:])
+        who = self.dice.choice([who, who, who, self.who()])
+        token -= self.dice.choice([0, 0, 0, 1])
+        verb, now, lease_ms = self.dice.choice(verbs), self.now, self.dice.choice(LEASES_MS)
+
+        async def settle(side: Side) -> object:
+            claim, work = Claim(side[who], queue, side.id_of(history_id), token), side.stores.work
+            if verb == "renew":
+                return round(await work.renew(claim, lease_ms), -4)  # a server's clock goes on meanwhile
+            return await (work.ack if verb == "ack" else work.nack)(claim, now)
+
+        await self.compare(settle)
+
+    async def toil(self) -> None:
+        """Take something and give it back, until that was too often."""
+        for _ in range(2 * QUEUE_RETURNS_MAX):
+            await self.work(QUEUES[:1])
+            await self.settle(["nack"])
+
+    async def take_seat(self) -> None:
+        broker, who = self.dice.randrange(len(self.right.brokers)), self.who()
+        session, instance = self.dice.choice([None, None, *SESSIONS]), f"daemon {self.dice.randrange(2)}"
+        await self.compare(lambda side: side.take(broker, who, session, instance))
+
+    async def leave_seat(self) -> None:
+        number = self.dice.randrange(8)
+        await self.compare(lambda side: side.stores.seats.leave(side.seat(number)))
+
+    async def attempt(self) -> None:
+        number, ids, now = self.dice.randrange(3), self.history_ids(40), self.now
+
+        async def attempt(side: Side) -> object:
+            return sorted(await side.stores.deliveries.count_attempts(side.seat(number), ids, now))
+
+        for _ in range(self.dice.choice([1, ATTEMPTS_MAX])):
+            await self.compare(attempt)
+
+    async def pass_a_while(self) -> None:
+        await self.pass_time(self.dice.randint(1, 3) * STEP_MS)
+        now = self.now
+        await self.compare(lambda side: side.beat())
+        await self.compare(lambda side: side.stores.work.expire(now))
+
+    async def age(self) -> None:
+        await self.pass_time(AGE_MS)
+        now, limit = self.now, self.dice.choice([1, 7, 256])
+        await self.compare(lambda side: side.stores.work.expire(now))
+        await self.compare(lambda side: side.sweep(now, limit))
+
+    async def restore(self) -> None:
+        now = self.now
+        await self.compare(lambda side: side.stores.upkeep.begin_epoch(now))
+
+    # --- what can be seen ---
+
+    async def look(self) -> None:
+        who, number, count_max = self.who(), self.dice.randrange(8), self.dice.randint(1, 20)
+        bytes_max, after = self.dice.choice([1, 2000, 1 << 30]), self.history_ids(1)[0]
+        look = self.dice.choice(
+            [
+                lambda side: side.drain(side.seat(number), count_max, bytes_max),
+                lambda side: side.stores.deliveries.replay(side[who], after, count_max, bytes_max),
+                lambda side: side.stores.receipts.trace(side[who], side.id_of(after)),
+            ]
+        )
+        await self.compare(look)
+
+    async def look_at_all(self) -> None:
+        for view in views():
+            await self.compare(view)

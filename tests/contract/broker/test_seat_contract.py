@@ -1,0 +1,81 @@
+"""Of all connections under a key one gets what waits for it: the one that took its seat last."""
+
+import pytest
+
+from claudemesh.broker.model import Page, Seat
+from claudemesh.kernel.errors import Revoked
+from claudemesh.kernel.fingerprint import Kind
+from tests.contract.broker.backends import NOW, House, Stores, batch, dm, message, seat, settle
+
+WIDE = 1 << 30
+
+
+async def waiting(stores: Stores, taken: Seat, after: int = 0) -> tuple[list[int], int]:
+    page: Page = await stores.deliveries.page(taken, after, 1000, WIDE)
+    return [parcel.history_id for parcel in page.parcels], page.upto
+
+
+@pytest.mark.req("Q1")
+async def test_what_waits_is_for_the_newest_seat_and_for_the_next_newest_when_that_is_left(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), dm("2", "bob")))
+    older, newer = await seat(stores, town, "bob"), await seat(stores, town, "bob")
+    assert older.token < newer.token
+    assert await waiting(stores, older) == ([], 0)
+    assert await waiting(stores, newer) == ([1, 2], 2)
+    assert await stores.deliveries.count_attempts(older, [1, 2], NOW) == []
+    await stores.seats.leave(newer)
+    await stores.seats.leave(newer)
+    assert await waiting(stores, newer) == ([], 0)
+    assert await waiting(stores, older, after=1) == ([2], 2)
+
+
+@pytest.mark.req("Q1")
+async def test_a_session_gets_what_names_it_and_its_member_the_rest_and_all_once_it_is_gone(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.directory.remember_session(town["bob"], "key-of-a-session", NOW)
+    letters = [message("1", Kind.DM, "key-of-a-session"), dm("2", "bob"), message("3", Kind.DM, "key-of-a-session")]
+    await stores.accepts.accept(batch(town["alice"], *letters))
+    own, session = await seat(stores, town, "bob"), await seat(stores, town, "bob", "key-of-a-session")
+    assert await waiting(stores, own) == ([2], 3)
+    assert await waiting(stores, session) == ([1, 3], 3)
+    assert await waiting(stores, own, after=2) == ([], 3), "it was looked at, and is another's"
+    assert await waiting(stores, own, after=3) == ([], 3)
+    await stores.seats.leave(session)
+    assert await waiting(stores, own) == ([1, 2, 3], 3)
+
+
+async def test_whoever_has_a_seat_is_present_until_it_leaves(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob", "carol")
+    elsewhere = await settle(stores, "dave", slug="other")
+    taken = [
+        await seat(stores, town, "alice"),
+        await seat(stores, town, "bob"),
+        await seat(stores, town, "bob", "s"),
+    ]
+    far = await seat(stores, elsewhere, "dave")
+    assert await stores.seats.present(town.mesh.id) == {town["alice"].member_id, town["bob"].member_id}
+    assert await stores.seats.standing() == {one.token for one in (*taken, far)}
+    for one in taken:
+        await stores.seats.leave(one)
+    assert await stores.seats.present(town.mesh.id) == set()
+    assert await stores.seats.standing() == {far.token}
+
+
+@pytest.mark.req("Q8")
+async def test_a_member_who_was_revoked_is_given_no_seat(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.directory.revoke(town["alice"], "bob", NOW)
+    with pytest.raises(Revoked):
+        await seat(stores, town, "bob")
+    assert await stores.seats.present(town.mesh.id) == set()
+
+
+async def test_the_only_broker_keeps_the_store_and_is_not_forgotten_while_it_beats(house: House) -> None:
+    for _ in range(2):
+        beat = await house.stores.seats.beat()
+        assert (beat.is_keeper, beat.is_forgotten, beat.bereft) == (True, False, [])

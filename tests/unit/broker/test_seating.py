@@ -1,0 +1,118 @@
+"""Seats are taken before a connection joins, and never outlive it, whatever the store does meanwhile."""
+
+import pytest
+
+from claudemesh.broker.events import KeeperChanged, SeatsLost
+from claudemesh.broker.hub import Hub
+from claudemesh.broker.model import Beat, Displaced, Identity, Meeting, Rewound, Seat, Seated, Unseated
+from claudemesh.broker.ports import AlreadyConnected
+from claudemesh.broker.seating import CLOSE_RESTART, Seating
+from claudemesh.broker.switchboard import Switchboard
+from claudemesh.kernel.errors import StoreUnavailable
+from claudemesh.runtime.observe import Observer
+from tests.unit.broker.people import Line, Visitor, identity
+
+SEAT = Seat(identity(1).sender, None, 1)
+
+
+class Chairs:
+    """A store of seats that answers as it is told."""
+
+    def __init__(self) -> None:
+        self.stand = {1}
+        self.beats = [Beat(is_keeper=True)]
+        self.displaced: list[Displaced] = []
+        self.is_away = False
+
+    async def take(self, _identity: Identity) -> Seated:
+        return Seated(SEAT, self.displaced)
+
+    async def leave(self, seat: Seat) -> None:
+        if self.is_away:
+            raise StoreUnavailable
+        self.stand.discard(seat.token)
+
+    async def standing(self) -> set[int]:
+        return self.stand
+
+    async def present(self, _mesh_id: int) -> set[int]:
+        return set()
+
+    async def beat(self) -> Beat:
+        return self.beats.pop(0)
+
+
+class Place:
+    def __init__(self) -> None:
+        self.store = Chairs()
+        self.events: list[object] = []
+        self.line = Line()
+        observer = Observer()
+        observer.subscribe(object, self.events.append)
+        self.hub = Hub(observer)
+        self.seating = Seating(self.store, self.hub, Switchboard(self.hub, self.line, observer), observer)
+
+
+async def test_who_has_to_go_for_a_newcomer_is_told_at_its_broker() -> None:
+    place = Place()
+    place.store.displaced = [Displaced(7, Meeting.SUPERSEDED)]
+    seats: list[Seat] = []
+    await place.seating.admit(identity(1), seats.append)
+    assert seats == [SEAT]
+    assert place.line.told == [Unseated(7, Meeting.SUPERSEDED)]
+
+
+@pytest.mark.req("Q1")
+async def test_who_is_refused_keeps_no_seat_and_those_who_stay_look_again() -> None:
+    place = Place()
+
+    def refuse(_seat: Seat) -> None:
+        raise AlreadyConnected
+
+    with pytest.raises(AlreadyConnected):
+        await place.seating.admit(identity(1), refuse)
+    assert place.store.stand == set()
+    assert place.line.told == [Rewound([1])]
+
+
+@pytest.mark.req("Q1")
+async def test_a_seat_that_could_not_be_given_up_goes_after_the_next_beat() -> None:
+    place = Place()
+    place.store.is_away = True
+    await place.seating.leave(SEAT)
+    assert (place.store.stand, place.line.told) == ({1}, [])
+    place.store.is_away = False
+    await place.seating.beat()
+    assert (place.store.stand, place.line.told) == (set(), [Rewound([1])])
+
+
+@pytest.mark.req("Q1")
+async def test_a_beat_tells_who_keeps_the_store_whose_sessions_are_gone_and_that_all_have_to_begin_anew() -> None:
+    place = Place()
+    visitor = Visitor(identity(1), 1)
+    place.hub.join(visitor)
+    place.store.beats = [
+        Beat(is_keeper=True),
+        Beat(is_keeper=True, bereft=[1, 5]),
+        Beat(is_keeper=False, is_forgotten=True),
+    ]
+    await place.seating.beat()
+    assert place.seating.is_keeper
+    await place.seating.beat()
+    assert (visitor.calls, place.line.told) == ([("rewind",)], [Rewound([1, 5])])
+    await place.seating.beat()
+    assert not place.seating.is_keeper
+    assert visitor.calls[-1] == ("close", CLOSE_RESTART, "seat_lost")
+    changes = [event for event in place.events if isinstance(event, KeeperChanged | SeatsLost)]
+    assert changes == [KeeperChanged(is_keeper=True), KeeperChanged(is_keeper=False), SeatsLost(1)]
+
+
+@pytest.mark.req("Q1")
+async def test_a_connection_whose_seat_is_gone_is_sent_away_and_no_other_is() -> None:
+    place = Place()
+    gone, stays = Visitor(identity(1), 1), Visitor(identity(2), 2)
+    place.hub.join(gone)
+    place.hub.join(stays)
+    place.store.stand = {2}
+    await place.seating.look_over()
+    assert (gone.calls, stays.calls) == ([("close", CLOSE_RESTART, "seat_lost")], [])
