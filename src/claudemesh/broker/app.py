@@ -20,7 +20,9 @@ from claudemesh.asgi.server import Server
 from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, port_of
 from claudemesh.asgi.tls import Certificate
+from claudemesh.asgi.tokens import TokenFile
 from claudemesh.broker.assembly import Parts, assemble, broker_version, server_limits
+from claudemesh.broker.depth import Depth
 from claudemesh.broker.events import BrokerStarted, BrokerStopped, TaskFailed
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.limiters.memory import MemoryLimiter
@@ -163,6 +165,11 @@ def read_certificate(settings: BrokerSettings, world: World) -> Certificate | No
     return Certificate(Path(cert), Path(key), world.observer)
 
 
+def read_admin_token(settings: BrokerSettings, world: World) -> TokenFile | None:
+    path = settings.admin_token_file
+    return None if path is None else TokenFile(Path(path), world.clock, world.observer)
+
+
 # --- while it runs ---------------------------------------------------------------------------------
 
 
@@ -178,12 +185,14 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
     keys = KeyPair(await stores.upkeep.broker_seed(KeyPair.generate().seed))
     metrics = BrokerMetrics()
     metrics.attach(world.observer)
+    admin = read_admin_token(settings, world)
     certificate = read_certificate(settings, world)
     if certificate is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificate.reload)
     hub = Hub(world.observer)
     board = Switchboard(hub, stores.bus, world.observer, stores.deliveries.prime)
     seating = Seating(stores.seats, hub, board, world.observer)
+    depth = Depth(stores.deliveries, world.clock)
     await seating.beat()
     listener = bind_tcp(address.host, address.port, allow_any=not address.is_loopback)
     port = port_of(listener)
@@ -194,9 +203,11 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
             stores=stores,
             limiter=limiter,
             keys=keys,
+            admin=admin,
             hub=hub,
             board=board,
             seating=seating,
+            depth=depth,
             metrics=metrics,
             spawn=spawn,
         )
@@ -215,7 +226,7 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
         server = Server(app, [listener], world.observer, limits=server_limits(settings), tls=tls)
         await server.start()
         keeping = [spawn(_upkeep_of(settings, world, stores).run(seating, settings.retention.sweep_every_s))]
-        keeping.append(spawn(_watch_depth(stores, metrics)))
+        keeping.append(spawn(_watch_depth(depth, metrics)))
         if not stores.bus.is_alone:
             keeping.append(spawn(board.look_again()))
         world.observer.publish(BrokerStarted(address.url(port), broker_version()))
@@ -244,7 +255,8 @@ async def _background(world: World) -> AsyncIterator[Callable[[Coroutine[Any, An
         yield lambda coroutine: group.create_task(guarded(coroutine))
 
 
-async def _watch_depth(stores: Stores, metrics: BrokerMetrics) -> None:
+async def _watch_depth(depth: Depth, metrics: BrokerMetrics) -> None:
     while True:
-        metrics.depth.set(await stores.deliveries.depth())
+        with suppress(MeshError):  # it is told when the store answers again
+            metrics.depth.set(await depth.count())
         await asyncio.sleep(DEPTH_EVERY_S)

@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from claudemesh.asgi.routes import Router
 from claudemesh.asgi.server import ServerLimits
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.broker.calls import CallPorts, Calls
+from claudemesh.broker.depth import Depth
 from claudemesh.broker.http import Health, HttpParts, broker_routes
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.membership import Joined, MembershipService
@@ -36,9 +36,11 @@ class Parts:
     stores: Stores
     limiter: Limiter
     keys: KeyPair
+    admin: TokenFile | None  # None: whoever reaches the broker may make meshes
     hub: Hub
     board: Switchboard
     seating: Seating
+    depth: Depth
     metrics: BrokerMetrics
     spawn: Spawn
 
@@ -54,7 +56,7 @@ def assemble(parts: Parts) -> Router:
         membership=MembershipService(
             stores.directory, world.clock, world.ids.ulid, parts.keys.pubkey, _announcing(parts.board)
         ),
-        admin=_admin(parts),
+        admin=parts.admin,
         metrics=parts.metrics.metrics,
         health=_health(parts),
         version=broker_version(),
@@ -147,11 +149,6 @@ def _socket_settings(settings: BrokerSettings) -> SocketSettings:
     )
 
 
-def _admin(parts: Parts) -> TokenFile | None:
-    path = parts.settings.admin_token_file
-    return None if path is None else TokenFile(Path(path), parts.world.clock, parts.world.observer)
-
-
 def _health(parts: Parts) -> Callable[[], Awaitable[Health]]:
     clock = parts.world.clock
     started_ms = clock.monotonic_ms()
@@ -162,7 +159,7 @@ def _health(parts: Parts) -> Callable[[], Awaitable[Health]]:
             broker_version=broker_version(),
             broker_key=parts.keys.pubkey,
             connections=parts.hub.count(),
-            delivery_depth=await parts.stores.deliveries.depth(),  # also shows that the store answers
+            delivery_depth=await parts.depth.count(),  # also shows that the store answers
             uptime_s=(clock.monotonic_ms() - started_ms) // 1000,
         )
 

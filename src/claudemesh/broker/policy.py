@@ -279,7 +279,8 @@ def judge_member_change(actor: Member, target: Member, role: Role | None, owners
     """Say why the actor may not give the target this role, or with None revoke it; the mesh has so many owners."""
     if actor.revoked_at is not None:
         return Revoked()
-    if target.role is Role.OWNER and role is not Role.OWNER and owners == 1:
+    is_last = target.role is Role.OWNER and target.revoked_at is None and owners == 1
+    if is_last and role is not Role.OWNER:
         return Forbidden("a mesh keeps its last owner: make somebody else an owner first", reason="last_owner")
     if actor.id == target.id and role in (None, Role.MEMBER):  # whoever wants to may leave, or step down
         return None

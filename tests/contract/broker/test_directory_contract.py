@@ -197,6 +197,7 @@ async def test_roles_are_set_by_those_who_may_and_hold_at_once(house: House) -> 
         await directory.set_role(town["alice"], "bob", Role.MEMBER)
     with pytest.raises(NotFound):
         await directory.set_role(town["bob"], "alice", Role.MEMBER)
+    assert (await directory.revoke(town["bob"], "alice", NOW + 1)).revoked_at == NOW  # said again it is as it was
     with pytest.raises(NotFound):
         await directory.revoke(town["bob"], "nobody", NOW)
     assert {one.name: one.role for one in await directory.members(town.mesh.id)} == {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from claudemesh.broker.model import Accepted, DeliveryState, Duplicate
+from claudemesh.broker.model import Accepted, Claim, DeliveryState, Duplicate
 from claudemesh.broker.policy import EPOCH_SKIP
 from claudemesh.broker.upkeep import Upkeep
-from claudemesh.kernel.errors import IdRetired
+from claudemesh.kernel.errors import IdRetired, LeaseLost
 from claudemesh.runtime.observe import Observer
 from tests.contract.broker.backends import NOW, House, batch, dm, job, post, seat, settle, subscribe
 
@@ -73,6 +73,22 @@ async def test_what_somebody_still_waits_for_is_a_dead_letter_before_it_goes(hou
     swept = await upkeep(house).sweep()
     assert (swept.messages, swept.dead_letters) == (2, 0)
     assert await stores.upkeep.check() == []
+
+
+@pytest.mark.req("B7", "Q3")
+async def test_work_that_retention_gave_up_while_it_was_leased_is_not_acked_any_more(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice")
+    await stores.work.create_queue(town["alice"], "jobs", NOW)
+    await stores.accepts.accept(batch(town["alice"], job("1", "jobs")))
+    work = await stores.work.work(town["alice"], "jobs", 1000 * DAY, NOW)
+    assert work is not None
+    house.clock.advance(366 * DAY)
+    assert (await upkeep(house).sweep()).dead_letters == 1
+    with pytest.raises(LeaseLost):
+        await stores.work.ack(Claim(town["alice"], "jobs", work.broker_message_id, work.lease_token), NOW)
+    [receipt] = await stores.receipts.receipts(town["alice"], ["1"], [])
+    assert receipt.state is DeliveryState.DEAD_LETTER
 
 
 @pytest.mark.req("B7")

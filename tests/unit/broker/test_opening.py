@@ -7,7 +7,7 @@ import pytest
 
 from claudemesh.broker.settings import BrokerSettings
 from claudemesh.broker.stores.opening import check_is_there, open_stores, opened, redact, store_path
-from claudemesh.kernel.errors import AlreadyRunning, ConfigError, StoreUnavailable
+from claudemesh.kernel.errors import AlreadyRunning, ConfigError
 from claudemesh.runtime.world import real_world
 
 HUSH = "s3cr3t"
@@ -52,7 +52,7 @@ async def test_without_the_extra_postgresql_is_refused_with_the_remedy(monkeypat
 
 async def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
     settings = BrokerSettings(store=f"postgresql://me:{HUSH}@127.0.0.1:1/mesh")
-    with pytest.raises(StoreUnavailable) as failed:
+    with pytest.raises(ConfigError) as failed:
         await open_stores(settings, real_world())
     assert "postgresql://127.0.0.1:1/mesh" in str(failed.value)
     assert HUSH not in str(failed.value)

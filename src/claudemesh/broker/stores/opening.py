@@ -34,7 +34,7 @@ async def open_stores(settings: BrokerSettings, world: World) -> Stores:
                 settings.store, clock=clock, mint=mint, render=render_delivery, pool_max=pool_max
             )
         except StoreUnavailable as error:
-            raise StoreUnavailable(f"{redact(settings.store)}: {error.detail}") from error
+            raise ConfigError(f"the store at {redact(settings.store)} cannot be used: {error.detail}") from error
     path = store_path(settings)
     if path is None:
         return SqliteStores.in_memory(clock=clock, mint=mint, render=render_delivery)

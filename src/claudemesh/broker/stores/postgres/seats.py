@@ -1,12 +1,9 @@
 """Which connection gets what waits for a key, over all brokers of the database; and which brokers those are.
-
-Nothing is promised by a seat, so its commits do not wait for the disk: after a crash of the server brokers find
-themselves forgotten, and their connections come again.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from importlib.resources import files
-from typing import Final, TypeVar
+from typing import Final
 
 from claudemesh.broker.model import Beat, Displaced, Identity, Meeting, Seat, Seated
 from claudemesh.broker.policy import judge_meeting
@@ -21,8 +18,6 @@ _SQL = load_queries(files(__package__) / "seats.sql")
 
 LEASE_MS: Final = 15_000  # a broker beats three times in it
 
-Outcome = TypeVar("Outcome")
-
 
 class PostgresSeatStore:
     def __init__(self, database: Database, clock: Clock, others_run: Callable[[bool], None]) -> None:
@@ -34,24 +29,24 @@ class PostgresSeatStore:
 
     async def register(self) -> None:
         """Begin: from now on it has to beat."""
-        self.broker_id = await self._quickly(_register)
+        self.broker_id = await self._database.transact(_register)
         self._beaten_at = self._clock.monotonic_ms()
-        self._others_run(await self._quickly(self._has_others))
+        self._others_run(await self._database.transact(self._has_others))
 
     async def aclose(self) -> None:
         async def unregister(connection: Connection) -> None:
             await connection.execute(_SQL["unregister"], self.broker_id)
 
-        await self._quickly(unregister)
+        await self._database.transact(unregister)
 
     async def take(self, identity: Identity) -> Seated:
-        return await self._quickly(lambda connection: self._take(connection, identity))
+        return await self._database.transact(lambda connection: self._take(connection, identity))
 
     async def leave(self, seat: Seat) -> None:
         async def leave(connection: Connection) -> None:
             await connection.execute(_SQL["leave"], [seat.token])
 
-        await self._quickly(leave)
+        await self._database.transact(leave)
 
     async def standing(self) -> set[int]:
         return {*column(await self._database.fetch(_SQL["of_broker"], self.broker_id))}
@@ -63,19 +58,12 @@ class PostgresSeatStore:
         now = self._clock.monotonic_ms()
         # Whoever was itself silent for too long cannot know whether the others were, or the database was away.
         may_reap = now - self._beaten_at < LEASE_MS
-        beat, self.broker_id, others_run = await self._quickly(lambda connection: self._beat(connection, may_reap))
+        beat, self.broker_id, others_run = await self._database.transact(lambda connection: self._beat(connection, may_reap))
         self._beaten_at = now
         self._others_run(others_run)
         return beat
 
     # --- in a transaction --------------------------------------------------------------------------
-
-    async def _quickly(self, operation: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
-        async def quickly(connection: Connection) -> Outcome:
-            await connection.execute("SET LOCAL synchronous_commit = off")
-            return await operation(connection)
-
-        return await self._database.transact(quickly)
 
     async def _take(self, connection: Connection, identity: Identity) -> Seated:
         sender, session_pubkey = identity.sender, identity.session_pubkey or ""

@@ -59,6 +59,7 @@ class _Held:
     lease: Lease
     returns: int
     is_settled: bool
+    is_acted: bool
     moved: Moved
     lease_now: int
 
@@ -158,7 +159,7 @@ async def _ack_one(connection: Connection, asked: _Settle) -> Moved | MeshError:
     held = await _find(connection, asked.claim)
     if isinstance(held, MeshError):
         return held
-    if held.is_settled and asked.fence == Fence(held.lease.owner or "", held.lease.token):
+    if held.is_acted and asked.fence == Fence(held.lease.owner or "", held.lease.token):
         return held.moved  # it was said before, and the answer was lost
     refusal = held.refuse(asked.fence)
     if refusal is None:
@@ -204,10 +205,10 @@ async def _find(connection: Connection, claim: Claim) -> _Held | MeshError:
     row = await connection.fetchrow(_SQL["standing"], *asked)
     if row is None:
         return NotFound("the queue has no such message")
-    history_id, owner_id, token, expires_at, returns, is_settled, sender_id, client_message_id, now = row
+    history_id, owner_id, token, expires_at, returns, is_settled, is_acted, sender_id, client_message_id, now = row
     lease = Lease(None if owner_id is None else str(owner_id), token, expires_at)
     place = (claim.sender.mesh_id, history_id)
-    return _Held(place, lease, returns, is_settled, Moved(sender_id, client_message_id), now)
+    return _Held(place, lease, returns, is_settled, is_acted, Moved(sender_id, client_message_id), now)
 
 
 def _lost(verdict: object) -> LeaseLost:

@@ -54,10 +54,12 @@ JOIN mesh.member AS s ON s.id = h.sender_id
 -- name: standing
 -- The lease of one message of a queue, held until the commit; the time is read once it is.
 WITH held AS MATERIALIZED (
-  SELECT l.history_id, l.owner_id, l.token, l.expires_at, l.returns, l.is_settled, h.sender_id, h.client_message_id
+  SELECT l.history_id, l.owner_id, l.token, l.expires_at, l.returns, l.is_settled, d.acted_at IS NOT NULL AS is_acted,
+    h.sender_id, h.client_message_id
   FROM mesh.message_history AS h
   JOIN mesh.queue_lease AS l ON l.mesh_id = h.mesh_id AND l.history_id = h.history_id
   JOIN mesh.queue AS q ON q.id = l.queue_id
+  JOIN mesh.delivery_queue AS d ON d.mesh_id = h.mesh_id AND d.history_id = h.history_id AND d.recipient_id = 0
   WHERE h.broker_message_id = $1 AND h.mesh_id = $2 AND q.name = $3
   FOR UPDATE OF l
 )

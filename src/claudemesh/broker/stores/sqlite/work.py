@@ -62,6 +62,7 @@ class _Held:
     place: _Place
     lease: Lease
     is_settled: bool
+    is_acted: bool
     moved: Moved
 
 
@@ -120,7 +121,7 @@ class SqliteWorkStore:
         held = _find(connection, asked.claim)
         if isinstance(held, MeshError):
             return held
-        if held.is_settled and _owner(asked.claim) == held.lease.owner and asked.claim.token == held.lease.token:
+        if held.is_acted and _owner(asked.claim) == held.lease.owner and asked.claim.token == held.lease.token:
             return held.moved  # it was said before, and the answer was lost
         refusal = self._refusal(held, Fence(_owner(asked.claim), asked.claim.token))
         if refusal is None:
@@ -243,7 +244,7 @@ def _find(connection: apsw.Connection, claim: Claim) -> _Held | MeshError:
     row = fetch_one(connection, _SQL["standing"], asked)
     if row is None:
         return NotFound("the queue has no such message")
-    history_id, owner_id, token, expires_at, returns, is_settled, sender_id, client_message_id = row
+    history_id, owner_id, token, expires_at, returns, is_settled, is_acted, sender_id, client_message_id = row
     lease = Lease(None if owner_id is None else str(owner_id), token, expires_at)
     place = _Place(claim.sender.mesh_id, history_id, token, returns)
-    return _Held(place, lease, bool(is_settled), Moved(sender_id, client_message_id))
+    return _Held(place, lease, bool(is_settled), bool(is_acted), Moved(sender_id, client_message_id))

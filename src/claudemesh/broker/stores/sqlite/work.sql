@@ -35,9 +35,11 @@ ORDER BY l.history_id LIMIT 1
 
 -- name: standing
 -- The lease of one message of a queue.
-SELECT l.history_id, l.owner_id, l.token, l.expires_at, l.returns, l.is_settled, h.sender_id, h.client_message_id
+SELECT l.history_id, l.owner_id, l.token, l.expires_at, l.returns, l.is_settled, d.acted_at IS NOT NULL,
+  h.sender_id, h.client_message_id
 FROM message_history AS h JOIN queue_lease AS l ON l.mesh_id = h.mesh_id AND l.history_id = h.history_id
 JOIN queue AS q ON q.id = l.queue_id
+JOIN delivery_queue AS d ON d.mesh_id = h.mesh_id AND d.history_id = h.history_id AND d.recipient_id = 0
 WHERE h.broker_message_id = ?1 AND h.mesh_id = ?2 AND q.name = ?3
 
 -- name: grant
