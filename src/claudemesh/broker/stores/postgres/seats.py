@@ -1,5 +1,4 @@
-"""Which connection gets what waits for a key, over all brokers of the database; and which brokers those are.
-"""
+"""Which connection gets what waits for a key, over all brokers of the database; and which brokers those are."""
 
 from collections.abc import Callable
 from importlib.resources import files
@@ -34,19 +33,13 @@ class PostgresSeatStore:
         self._others_run(await self._database.transact(self._has_others))
 
     async def aclose(self) -> None:
-        async def unregister(connection: Connection) -> None:
-            await connection.execute(_SQL["unregister"], self.broker_id)
-
-        await self._database.transact(unregister)
+        await self._database.fetch(_SQL["unregister"], self.broker_id)
 
     async def take(self, identity: Identity) -> Seated:
         return await self._database.transact(lambda connection: self._take(connection, identity))
 
     async def leave(self, seat: Seat) -> None:
-        async def leave(connection: Connection) -> None:
-            await connection.execute(_SQL["leave"], [seat.token])
-
-        await self._database.transact(leave)
+        await self._database.fetch(_SQL["leave"], [seat.token])
 
     async def standing(self) -> set[int]:
         return {*column(await self._database.fetch(_SQL["of_broker"], self.broker_id))}
@@ -58,7 +51,9 @@ class PostgresSeatStore:
         now = self._clock.monotonic_ms()
         # Whoever was itself silent for too long cannot know whether the others were, or the database was away.
         may_reap = now - self._beaten_at < LEASE_MS
-        beat, self.broker_id, others_run = await self._database.transact(lambda connection: self._beat(connection, may_reap))
+        beat, self.broker_id, others_run = await self._database.transact(
+            lambda connection: self._beat(connection, may_reap)
+        )
         self._beaten_at = now
         self._others_run(others_run)
         return beat
