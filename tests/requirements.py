@@ -1633,8 +1633,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="The last owner leaves, and nobody can ever change the mesh again.",
                 file="broker/policy.py",
-                old="and role is not Role.OWNER and owners == 1:",
-                new="and role is not Role.OWNER and owners == 0:",
+                old="and target.revoked_at is None and owners == 1",
+                new="and target.revoked_at is None and owners == 0",
                 test=f"{_CALLS}::test_whoever_leaves_is_answered_and_then_closed",
             ),
             Fault(

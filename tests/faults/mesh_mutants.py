@@ -1040,7 +1040,7 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="Whoever subscribes does not wait for a fan-out that is under way.",
-        file="broker/stores/postgres/lanes.py",
+        file="broker/stores/postgres/writers.py",
         old='_SQL["lock_counters"], meshes',
         new='_SQL["lock_counters"].removesuffix("FOR NO KEY UPDATE"), meshes',
         test=f"{_RACES}::test_whoever_subscribes_during_a_fan_out_begins_behind_it",

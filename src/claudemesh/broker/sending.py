@@ -6,6 +6,7 @@ connection is gone.
 """
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -110,6 +111,14 @@ class _RawSend(msgspec.Struct, frozen=True, tag_field="type", tag="send"):
     items: list[msgspec.Raw]
 
 
+class _LenientSend(msgspec.Struct, frozen=True, tag_field="type", tag="send"):
+    n: int
+    items: list[Any]
+
+    def to_raw(self) -> _RawSend:
+        return _RawSend(self.n, [msgspec.Raw(json.dumps(item).encode()) for item in self.items])
+
+
 _raw_send: Final = msgspec.json.Decoder(_RawSend)
 _send_item: Final = msgspec.json.Decoder(SendItem)
 
@@ -117,8 +126,13 @@ _send_item: Final = msgspec.json.Decoder(SendItem)
 def parse_item_by_item(text: str) -> tuple[int, list[Presented]] | None:
     """Read a send of which some items are none of ours: each is refused by itself. None if it is no send at all."""
     try:
-        frame = _raw_send.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+        try:
+            frame = _raw_send.decode(text)
+        except msgspec.ValidationError:
+            return None
+        except msgspec.DecodeError:  # a lone surrogate, a NaN: what Python's own reader takes, so that we see which
+            frame = msgspec.convert(json.loads(text), _LenientSend).to_raw()
+    except (ValueError, RecursionError):
         return None
     return frame.n, [_present_raw(bytes(item)) for item in frame.items]
 

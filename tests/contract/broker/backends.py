@@ -88,15 +88,15 @@ class PostgresBackend:
     @asynccontextmanager
     async def held(self, stores: PostgresStores) -> AsyncIterator[None]:
         release = asyncio.Event()
-        lanes = stores.database._lanes
-        entered = asyncio.Barrier(len(lanes) + 1)
+        writers = stores.database._writers
+        entered = asyncio.Barrier(len(writers) + 1)
 
         async def wait(_connection: object, items: Sequence[None]) -> Sequence[None]:
             await entered.wait()
             await release.wait()
             return items
 
-        holding = [lane.submit(wait, None) for lane in lanes]
+        holding = [writer.submit(wait, None) for writer in writers]
         async with asyncio.timeout(BOUND_S):
             await entered.wait()
         try:

@@ -44,14 +44,14 @@ async def written(database: Database) -> list[str]:
     return [row[0] for row in await database.fetch("SELECT text FROM notes.note ORDER BY id")]
 
 
-# --- lanes -------------------------------------------------------------------------------------------------
+# --- writers -------------------------------------------------------------------------------------------------
 
 
 async def test_what_gathers_while_a_commit_is_under_way_shares_the_next_in_the_order_it_came(
     database: Database,
 ) -> None:
-    lane = database.lane()
-    outcomes = await asyncio.gather(*(lane.submit(note, f"n{number}") for number in range(50)))
+    writer = database.writer()
+    outcomes = await asyncio.gather(*(writer.submit(note, f"n{number}") for number in range(50)))
     assert await written(database) == [f"n{number}" for number in range(50)]
     assert len({outcome.partition(" by ")[2] for outcome in outcomes}) <= 2  # the first alone, or all together
 
@@ -59,26 +59,26 @@ async def test_what_gathers_while_a_commit_is_under_way_shares_the_next_in_the_o
 async def test_a_group_carries_no_more_than_its_weight_and_yet_whatever_is_heavier_alone(
     database: Database,
 ) -> None:
-    lane = database.lane(weight_max=10)
+    writer = database.writer(weight_max=10)
     weights = [4, 4, 4, 50, 1]
-    submitted = [lane.submit(note, f"n{number}", weight=weight) for number, weight in enumerate(weights)]
+    submitted = [writer.submit(note, f"n{number}", weight=weight) for number, weight in enumerate(weights)]
     transactions = [outcome.partition(" by ")[2] for outcome in await asyncio.gather(*submitted)]
     assert transactions[0] == transactions[1]
     assert len(set(transactions)) == 4
 
 
 async def test_a_refusal_that_is_returned_costs_its_neighbours_nothing(database: Database) -> None:
-    lane = database.lane()
-    answers = await asyncio.gather(*(lane.submit(note, text) for text in ("a", "?", "b")), return_exceptions=True)
+    writer = database.writer()
+    answers = await asyncio.gather(*(writer.submit(note, text) for text in ("a", "?", "b")), return_exceptions=True)
     assert isinstance(answers[1], NotFound)
     assert await written(database) == ["a", "b"]
 
 
 async def test_one_that_fails_unexpectedly_fails_alone(database: Database) -> None:
-    lane = database.lane()
-    await lane.submit(note, "twice")
+    writer = database.writer()
+    await writer.submit(note, "twice")
     answers = await asyncio.gather(
-        *(lane.submit(note, text) for text in ("a", "twice", "b")), return_exceptions=True
+        *(writer.submit(note, text) for text in ("a", "twice", "b")), return_exceptions=True
     )
     assert [isinstance(answer, Exception) for answer in answers] == [False, True, False]
     assert await written(database) == ["twice", "a", "b"]
@@ -88,17 +88,17 @@ async def test_an_item_of_a_group_that_failed_is_run_by_the_operation_for_that(d
     async def with_care(_connection: Connection, texts: Sequence[str]) -> list[str]:
         return [f"with care: {text}" for text in texts]
 
-    lane = database.lane()
-    await lane.submit(note, "twice")
-    assert await lane.submit(note, "twice", alone=with_care) == "with care: twice"
+    writer = database.writer()
+    await writer.submit(note, "twice")
+    assert await writer.submit(note, "twice", alone=with_care) == "with care: twice"
 
 
 async def test_a_value_that_cannot_be_sent_is_its_callers_mistake_and_no_trouble_of_the_store(
     database: Database,
 ) -> None:
-    lane = database.lane()
+    writer = database.writer()
     answers = await asyncio.gather(
-        *(lane.submit(note, text) for text in ("a", "\x00", "b")), return_exceptions=True
+        *(writer.submit(note, text) for text in ("a", "\x00", "b")), return_exceptions=True
     )
     assert isinstance(answers[1], Exception)
     assert not isinstance(answers[1], StoreUnavailable)
@@ -108,19 +108,19 @@ async def test_a_value_that_cannot_be_sent_is_its_callers_mistake_and_no_trouble
 async def test_whoever_waits_when_the_connection_is_cut_is_told_that_the_outcome_is_unknown(
     database: Database,
 ) -> None:
-    lane = database.lane()
+    writer = database.writer()
 
     async def cut(connection: Connection, texts: Sequence[str]) -> list[str | MeshError]:
         connection.terminate()
         return await note(connection, texts)
 
-    answers = await asyncio.gather(*(lane.submit(cut, text) for text in ("a", "b")), return_exceptions=True)
+    answers = await asyncio.gather(*(writer.submit(cut, text) for text in ("a", "b")), return_exceptions=True)
     assert [type(answer) for answer in answers] == [StoreUnavailable, StoreUnavailable]
-    assert (await lane.submit(note, "c")).startswith("c")  # and the next one connects anew
+    assert (await writer.submit(note, "c")).startswith("c")  # and the next one connects anew
 
 
 async def test_a_deadlock_is_tried_again(database: Database) -> None:
-    await asyncio.gather(*(database.lane().submit(note, text) for text in ("a", "b")))
+    await asyncio.gather(*(database.writer().submit(note, text) for text in ("a", "b")))
     met, tries = asyncio.Barrier(2), 0
 
     async def update(connection: Connection, orders: Sequence[tuple[str, str]]) -> list[str]:
@@ -135,7 +135,7 @@ async def test_a_deadlock_is_tried_again(database: Database) -> None:
             await connection.execute("UPDATE notes.note SET text = text WHERE text = $1", second)
         return ["done" for _ in orders]
 
-    one, other = database.lane(), database.lane()
+    one, other = database.writer(), database.writer()
     async with asyncio.timeout(BOUND_S):
         assert await asyncio.gather(one.submit(update, ("a", "b")), other.submit(update, ("b", "a"))) == [
             "done",
@@ -145,12 +145,12 @@ async def test_a_deadlock_is_tried_again(database: Database) -> None:
 
 async def test_a_store_that_closes_finishes_what_was_submitted_and_takes_no_more(postgres_database: str) -> None:
     opened = await Database.open(Endpoint(postgres_database), SCHEMA)
-    lane = opened.lane()
-    submitted = [lane.submit(note, f"n{number}") for number in range(5)]
+    writer = opened.writer()
+    submitted = [writer.submit(note, f"n{number}") for number in range(5)]
     await opened.aclose()
     assert len(await asyncio.gather(*submitted)) == 5
     with pytest.raises(StoreUnavailable):
-        await lane.submit(note, "late")
+        await writer.submit(note, "late")
 
 
 # --- the pool ----------------------------------------------------------------------------------------------
@@ -198,17 +198,17 @@ async def test_a_server_that_is_not_there_is_unavailable_at_once_and_used_again_
 ) -> None:
     with private_postgres(postgres_installation) as server:
         opened = await Database.open(Endpoint(server.dsn), SCHEMA)
-        lane = opened.lane()
-        await lane.submit(note, "before")
+        writer = opened.writer()
+        await writer.submit(note, "before")
         server.crash()
         async with asyncio.timeout(BOUND_S):
             for _ in range(2):  # the connection that was cut, and one that cannot be made
                 with pytest.raises(StoreUnavailable):
-                    await lane.submit(note, "while")
+                    await writer.submit(note, "while")
                 with pytest.raises(StoreUnavailable):
                     await opened.fetch("SELECT 1")
         server.start()
-        await lane.submit(note, "after")
+        await writer.submit(note, "after")
         assert await written(opened) == ["before", "after"]
         await opened.aclose()
 
@@ -247,7 +247,7 @@ async def test_a_role_that_may_not_create_schemas_uses_the_one_that_is_there(pos
         for grant in ("USAGE ON SCHEMA notes", "ALL ON ALL TABLES IN SCHEMA notes"):
             await owner.fetch(f"GRANT {grant} TO {role}")
         plain = await Database.open(Endpoint(postgres_database.replace("postgres@", f"{role}@")), SCHEMA)
-        await plain.lane().submit(note, "mine")
+        await plain.writer().submit(note, "mine")
         await plain.aclose()
         assert await written(owner) == ["mine"]
     finally:

@@ -1,4 +1,4 @@
-"""The connections of one store: a few lanes that write in order, and a bounded pool for everything else."""
+"""The connections of one store: a few writers that write in order, and a bounded pool for everything else."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -8,8 +8,8 @@ from typing import Any, Final, Self, TypeVar
 from claudemesh.kernel.errors import StoreUnavailable
 from claudemesh.storage.postgres.connection import Connection, Endpoint, Record, check_server, connect
 from claudemesh.storage.postgres.errors import is_passing, translated
-from claudemesh.storage.postgres.lane import TRIES, WEIGHT_MAX, Lane
 from claudemesh.storage.postgres.schema import Schema, migrate
+from claudemesh.storage.postgres.writer import TRIES, WEIGHT_MAX, Writer
 
 POOL_MAX: Final = 8
 POOL_WAIT_S: Final = 10.0
@@ -70,7 +70,7 @@ class Database:
     def __init__(self, endpoint: Endpoint, pool_max: int = POOL_MAX) -> None:
         self.endpoint = endpoint
         self._pool = _Pool(endpoint, pool_max)
-        self._lanes: list[Lane] = []
+        self._writers: list[Writer] = []
 
     @classmethod
     async def open(cls, endpoint: Endpoint, schema: Schema, *, pool_max: int = POOL_MAX) -> Self:
@@ -85,11 +85,11 @@ class Database:
             raise
         return database
 
-    def lane(self, weight_max: int = WEIGHT_MAX) -> Lane:
-        """Return a new lane, with a connection of its own from its first use on."""
-        lane = Lane(lambda: connect(self.endpoint), weight_max=weight_max)
-        self._lanes.append(lane)
-        return lane
+    def writer(self, weight_max: int = WEIGHT_MAX) -> Writer:
+        """Return a new writer, with a connection of its own from its first use on."""
+        writer = Writer(lambda: connect(self.endpoint), weight_max=weight_max)
+        self._writers.append(writer)
+        return writer
 
     async def fetch(self, statement: str, *values: Any) -> list[Record]:  # noqa: ANN401 - what SQL takes
         """Run one statement by itself."""
@@ -110,8 +110,8 @@ class Database:
 
     async def aclose(self) -> None:
         """Finish what was submitted, and leave. May be called twice."""
-        for lane in self._lanes:
-            await lane.aclose()
+        for writer in self._writers:
+            await writer.aclose()
         await self._pool.aclose()
 
     async def _once(self, operation: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:

@@ -8,7 +8,7 @@ topics work  destinations; the leases of work queues
 upkeep       the broker's key, epochs, retention, the orphan check
 seats        which connection of which broker gets what waits for a key
 bus notices  what brokers tell each other
-lanes        the order in which the writes of one mesh are applied
+writers        the order in which the writes of one mesh are applied
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from claudemesh.broker.stores.postgres.accept import PostgresAcceptStore
 from claudemesh.broker.stores.postgres.bus import PostgresBus
 from claudemesh.broker.stores.postgres.deliveries import PostgresDeliveryStore
 from claudemesh.broker.stores.postgres.directory import PostgresDirectoryStore
-from claudemesh.broker.stores.postgres.lanes import MeshLanes
 from claudemesh.broker.stores.postgres.receipts import PostgresReceiptStore
 from claudemesh.broker.stores.postgres.seats import PostgresSeatStore
 from claudemesh.broker.stores.postgres.topics import PostgresTopicStore
 from claudemesh.broker.stores.postgres.upkeep import PostgresUpkeepStore
 from claudemesh.broker.stores.postgres.work import PostgresWorkStore
+from claudemesh.broker.stores.postgres.writers import MeshWriters
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import MeshError
 from claudemesh.storage.migrate import load_migrations
@@ -64,16 +64,16 @@ class PostgresStores:
     ) -> Self:
         """Connect, bring the schema up to date and join the brokers that run on it."""
         database = await Database.open(Endpoint(dsn), SCHEMA, pool_max=pool_max)
-        lanes = MeshLanes(database)
+        writers = MeshWriters(database)
         bus = PostgresBus(database)
         stores = cls(
             database,
-            PostgresAcceptStore(database, mint, lanes),
+            PostgresAcceptStore(database, mint, writers),
             PostgresDeliveryStore(database, render),
             PostgresReceiptStore(database),
-            PostgresDirectoryStore(database, lanes),
-            PostgresTopicStore(database, lanes),
-            PostgresWorkStore(database, lanes),
+            PostgresDirectoryStore(database, writers),
+            PostgresTopicStore(database, writers),
+            PostgresWorkStore(database, writers),
             PostgresUpkeepStore(database),
             PostgresSeatStore(database, clock, bus.note_others),
             bus,

@@ -4,8 +4,8 @@ The order of an accept's locks is fixed: first the ids, sorted; then the counter
 nothing that another accept could hold. The destination is looked up under the counter, and whoever subscribes,
 leaves or revokes takes the counter too: so what is found still holds at the commit.
 
-All accepts of a mesh go through one lane of this process, in the order in which they came; brokers beside it wait
-for the counter. A message that fails unexpectedly must not take its neighbours along: then the lane runs every
+All accepts of a mesh go through one writer of this process, in the order in which they came; brokers beside it wait
+for the counter. A message that fails unexpectedly must not take its neighbours along: then the writer runs every
 frame alone, and that frame message by message.
 """
 
@@ -26,7 +26,7 @@ from claudemesh.broker.model import (
     StandingMessage,
 )
 from claudemesh.broker.policy import Deferrals, derive_duplicate, judge_standing
-from claudemesh.broker.stores.postgres.lanes import MeshLanes
+from claudemesh.broker.stores.postgres.writers import MeshWriters
 from claudemesh.kernel.errors import DestinationNotFound, IntegrityError, MeshError, NotSubscribed, Revoked
 from claudemesh.kernel.fingerprint import Fingerprint, Kind
 from claudemesh.storage.postgres import Connection, Database, Record
@@ -39,10 +39,10 @@ _Key = tuple[int, str]  # sender, client message id
 
 
 class PostgresAcceptStore:
-    def __init__(self, database: Database, mint: Callable[[], str], lanes: MeshLanes) -> None:
+    def __init__(self, database: Database, mint: Callable[[], str], writers: MeshWriters) -> None:
         self._database = database
         self._mint = mint
-        self._lanes = lanes
+        self._writers = writers
 
     async def standing(self, sender_id: int, client_message_ids: Sequence[str]) -> dict[str, StandingMessage]:
         if not client_message_ids:
@@ -52,19 +52,19 @@ class PostgresAcceptStore:
         return {row[1]: _standing_message(row) for row in rows}
 
     async def accept(self, batch: Batch) -> list[AcceptOutcome]:
-        lane = self._lanes.of(batch.sender.mesh_id)
-        return await lane.submit(self._accept, batch, weight=len(batch.messages), alone=self._accept_with_care)
+        writer = self._writers.of(batch.sender.mesh_id)
+        return await writer.submit(self._accept, batch, weight=len(batch.messages), alone=self._accept_with_care)
 
     async def retire(
         self, sender: Sender, client_message_id: str, now_ms: int, expires_at: int | None
     ) -> Duplicate | None:
         row = (sender.member_id, client_message_id, sender.mesh_id, now_ms, expires_at)
-        if await self._lanes.of(sender.mesh_id).submit(_retire, row):
+        if await self._writers.of(sender.mesh_id).submit(_retire, row):
             return None
         stands = (await self.standing(sender.member_id, [client_message_id]))[client_message_id]
         return derive_duplicate(stands) if stands.state is DedupeState.ACCEPTED else None
 
-    # --- in a lane's transaction -------------------------------------------------------------------
+    # --- in a writer's transaction -------------------------------------------------------------------
 
     async def _accept(self, connection: Connection, batches: Sequence[Batch]) -> list[list[AcceptOutcome]]:
         offers = [_Offer(batch, message, self._mint()) for batch in batches for message in batch.messages]

@@ -1,4 +1,4 @@
-"""What waits for a member, and what became of it. Acks of all connections share a lane, and its commits."""
+"""What waits for a member, and what became of it. Acks of all connections share a writer, and its commits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class _Acks:
 class PostgresDeliveryStore:
     def __init__(self, database: Database, render: Callable[[Delivery], bytes]) -> None:
         self._database = database
-        self._acks = database.lane()
+        self._acks = database.writer()
         self._rendered = Rendered(render)
 
     def prime(self, mesh_id: int, parcels: Sequence[Parcel]) -> None:

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from claudemesh.broker.model import ConnectionPolicy, Member, Mesh, Newcomer, Role, Sender
 from claudemesh.broker.policy import judge_join, judge_manager, judge_member_change
-from claudemesh.broker.stores.postgres.lanes import MeshLanes, lock_counters
+from claudemesh.broker.stores.postgres.writers import MeshWriters, lock_counters
 from claudemesh.broker.stores.rows import to_member, to_mesh
 from claudemesh.kernel.errors import InviteRefused, MeshError, NotFound, Revoked
 from claudemesh.storage.postgres import Connection, Database
@@ -45,9 +45,9 @@ class _MeshChange:
 
 
 class PostgresDirectoryStore:
-    def __init__(self, database: Database, lanes: MeshLanes) -> None:
+    def __init__(self, database: Database, writers: MeshWriters) -> None:
         self._database = database
-        self._lanes = lanes
+        self._writers = writers
 
     async def create_mesh(self, uid: str, slug: str, owner: Newcomer) -> tuple[Mesh, Member]:
         async def create(connection: Connection) -> tuple[Mesh, Member]:
@@ -58,7 +58,7 @@ class PostgresDirectoryStore:
 
     async def join(self, mesh_id: int, newcomer: Newcomer, invite_id: str, inviter: str, uses_max: int) -> Member:
         asked = _Join(mesh_id, newcomer, invite_id, inviter, uses_max)
-        return await self._lanes.of(mesh_id).submit(_join, asked)
+        return await self._writers.of(mesh_id).submit(_join, asked)
 
     async def mesh(self, uid: str) -> Mesh | None:
         rows = await self._database.fetch(_SQL["mesh_by_uid"], uid)
@@ -84,11 +84,11 @@ class PostgresDirectoryStore:
 
     async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
         asked = _MemberChange(actor, key_or_name, None, now_ms)
-        return await self._lanes.of(actor.mesh_id).submit(_change_members, asked)
+        return await self._writers.of(actor.mesh_id).submit(_change_members, asked)
 
     async def set_role(self, actor: Sender, key_or_name: str, role: Role) -> Member:
         asked = _MemberChange(actor, key_or_name, role, 0)
-        return await self._lanes.of(actor.mesh_id).submit(_change_members, asked)
+        return await self._writers.of(actor.mesh_id).submit(_change_members, asked)
 
     async def set_about(self, sender: Sender, about: str) -> None:
         if not await self._database.fetch(_SQL["set_about"], sender.member_id, about):
@@ -96,7 +96,7 @@ class PostgresDirectoryStore:
 
     async def set_mesh(self, actor: Sender, policy: ConnectionPolicy | None, sends_per_window: int | None) -> Mesh:
         asked = _MeshChange(actor, policy, sends_per_window)
-        return await self._lanes.of(actor.mesh_id).submit(_set_meshes, asked)
+        return await self._writers.of(actor.mesh_id).submit(_set_meshes, asked)
 
 
 # --- in a transaction ------------------------------------------------------------------------------

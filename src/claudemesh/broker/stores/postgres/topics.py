@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from claudemesh.broker.model import Sender, Topic
-from claudemesh.broker.stores.postgres.lanes import MeshLanes, lock_counters
+from claudemesh.broker.stores.postgres.writers import MeshWriters, lock_counters
 from claudemesh.kernel.errors import DestinationNotFound, MeshError, Revoked
 from claudemesh.storage.postgres import Connection, Database
 from claudemesh.storage.sqlfile import load_queries
@@ -21,12 +21,12 @@ class _Ask:
 
 
 class PostgresTopicStore:
-    def __init__(self, database: Database, lanes: MeshLanes) -> None:
+    def __init__(self, database: Database, writers: MeshWriters) -> None:
         self._database = database
-        self._lanes = lanes
+        self._writers = writers
 
     async def create_topic(self, sender: Sender, name: str, now_ms: int) -> bool:
-        return await self._lanes.of(sender.mesh_id).submit(_create, _Ask(sender, name, now_ms))
+        return await self._writers.of(sender.mesh_id).submit(_create, _Ask(sender, name, now_ms))
 
     async def topics(self, sender: Sender) -> list[Topic]:
         rows = await self._database.fetch(_SQL["topics"], sender.mesh_id, sender.member_id)
@@ -36,13 +36,13 @@ class PostgresTopicStore:
         ]
 
     async def subscribe(self, sender: Sender, name: str) -> int:
-        return await self._lanes.of(sender.mesh_id).submit(_subscribe, _Ask(sender, name))
+        return await self._writers.of(sender.mesh_id).submit(_subscribe, _Ask(sender, name))
 
     async def unsubscribe(self, sender: Sender, name: str, now_ms: int) -> bool:
-        return await self._lanes.of(sender.mesh_id).submit(_unsubscribe, _Ask(sender, name, now_ms))
+        return await self._writers.of(sender.mesh_id).submit(_unsubscribe, _Ask(sender, name, now_ms))
 
 
-# --- in a lane's transaction -----------------------------------------------------------------------
+# --- in a writer's transaction -----------------------------------------------------------------------
 
 
 async def judge_in_force(connection: Connection, sender: Sender) -> Revoked | None:

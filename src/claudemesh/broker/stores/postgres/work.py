@@ -11,8 +11,8 @@ from importlib.resources import files
 
 from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
 from claudemesh.broker.policy import QUEUE_RETURNS_MAX
-from claudemesh.broker.stores.postgres.lanes import MeshLanes
 from claudemesh.broker.stores.postgres.topics import judge_in_force
+from claudemesh.broker.stores.postgres.writers import MeshWriters
 from claudemesh.kernel.errors import DestinationNotFound, IntegrityError, LeaseLost, MeshError, NotFound
 from claudemesh.kernel.lease import Acquire, Fence, Granted, Lease, Lost, Renew, judge
 from claudemesh.storage.postgres import Connection, Database, Record
@@ -69,13 +69,13 @@ class _Held:
 
 
 class PostgresWorkStore:
-    def __init__(self, database: Database, lanes: MeshLanes) -> None:
+    def __init__(self, database: Database, writers: MeshWriters) -> None:
         self._database = database
-        self._lanes = lanes
-        self._leases = database.lane()  # apart from the accepts: neither needs to wait for the other
+        self._writers = writers
+        self._leases = database.writer()  # apart from the accepts: neither needs to wait for the other
 
     async def create_queue(self, sender: Sender, name: str, now_ms: int) -> bool:
-        return await self._lanes.of(sender.mesh_id).submit(_create, _Create(sender, name, now_ms))
+        return await self._writers.of(sender.mesh_id).submit(_create, _Create(sender, name, now_ms))
 
     async def queues(self, sender: Sender) -> list[Queue]:
         rows = await self._database.fetch(_SQL["queues"], sender.mesh_id)
@@ -97,7 +97,7 @@ class PostgresWorkStore:
         return int((await self._database.fetch(_SQL["take_back"], None, now_ms, QUEUE_RETURNS_MAX))[0][0])
 
 
-# --- in a lane's transaction -----------------------------------------------------------------------
+# --- in a writer's transaction -----------------------------------------------------------------------
 
 
 async def _create(connection: Connection, asked: Sequence[_Create]) -> list[bool | MeshError]:

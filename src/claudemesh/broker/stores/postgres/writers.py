@@ -1,8 +1,8 @@
 """The writers of meshes: what is submitted for one mesh is applied in the order in which it came.
 
-An accept and whatever changes where messages go share the lane of their mesh, so that of two calls of one task the
-first is applied first. Brokers beside this one wait for the rows: the mesh's for its members, its counter's for the
-order.
+An accept and whatever changes where messages go share the writer of their mesh, so that of two calls of one task
+the first is applied first. Brokers beside this one wait for the rows: the mesh's for its members, its counter's for
+the order.
 """
 
 from collections.abc import Iterable
@@ -10,20 +10,20 @@ from importlib.resources import files
 from typing import Final
 
 from claudemesh.broker.model import Sender
-from claudemesh.storage.postgres import Connection, Database, Lane
+from claudemesh.storage.postgres import Connection, Database, Writer
 from claudemesh.storage.sqlfile import load_queries
 
 _SQL = load_queries(files(__package__) / "accept.sql")
 
-LANES: Final = 2
+WRITERS: Final = 2
 
 
-class MeshLanes:
-    def __init__(self, database: Database, count: int = LANES) -> None:
-        self._lanes = [database.lane() for _ in range(count)]
+class MeshWriters:
+    def __init__(self, database: Database, count: int = WRITERS) -> None:
+        self._writers = [database.writer() for _ in range(count)]
 
-    def of(self, mesh_id: int) -> Lane:
-        return self._lanes[mesh_id % len(self._lanes)]
+    def of(self, mesh_id: int) -> Writer:
+        return self._writers[mesh_id % len(self._writers)]
 
 
 async def lock_counters(connection: Connection, senders: Iterable[Sender]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Writers that share one connection, and a commit.
+"""Callers that share one connection, and a commit.
 
 Callers hand in an operation and an item; while one commit is on its way to the disk the next group gathers. What is
 submitted first is applied first. The rules are those of the SQLite writer (`storage.sqlite.writer`), but for one: a
@@ -43,7 +43,7 @@ class _Job:
     reply: asyncio.Future[Any]
 
 
-class Lane:
+class Writer:
     def __init__(self, connect: Callable[[], Awaitable[Connection]], *, weight_max: int = WEIGHT_MAX) -> None:
         self._connect = connect
         self._weight_max = weight_max
