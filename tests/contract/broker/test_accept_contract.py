@@ -104,6 +104,25 @@ async def test_of_one_id_twice_in_a_batch_the_second_sees_the_first(house: House
     assert words(outcomes) == [1, "duplicate", "idempotency_key_reused", 2]
 
 
+@pytest.mark.req("B5")
+async def test_an_id_that_was_refused_is_free_for_the_next_of_its_batch_and_keeps_the_order(house: House) -> None:
+    town = await settle(house.stores, "alice", "bob")
+    messages = [dm("1", "nobody"), dm("2", "bob"), dm("1", "bob"), dm("3", "bob")]
+    outcomes = await house.stores.accepts.accept(batch(town["alice"], *messages))
+    assert words(outcomes) == ["destination_not_found", 1, 2, 3]
+
+
+@pytest.mark.req("B5")
+async def test_a_batch_of_one_id_over_and_over_is_answered_and_holds_nobody_up(house: House) -> None:
+    town = await settle(house.stores, "alice", "bob")
+    messages = [dm("1", f"nobody-{number}") for number in range(200)]
+    outcomes = await house.stores.accepts.accept(batch(town["alice"], *messages, dm("2", "bob")))
+    assert {*words(outcomes[:200])} <= {"destination_not_found", "predecessor_deferred"}
+    assert words(outcomes[:1]) == ["destination_not_found"]
+    assert words(await house.stores.accepts.accept(batch(town["alice"], dm("3", "bob")))) in ([1], [2])
+    assert await house.stores.upkeep.check() == []
+
+
 @pytest.mark.req("F1")
 async def test_two_members_may_use_the_same_id(house: House) -> None:
     town = await settle(house.stores, "alice", "bob")

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from typing import Final
 
 from claudemesh.broker.model import (
     Accepted,
@@ -27,13 +28,24 @@ from claudemesh.broker.model import (
 )
 from claudemesh.broker.policy import Deferrals, derive_duplicate, judge_standing
 from claudemesh.broker.stores.postgres.writers import MeshWriters
-from claudemesh.kernel.errors import DestinationNotFound, IntegrityError, MeshError, NotSubscribed, Revoked
+from claudemesh.kernel.errors import (
+    DestinationNotFound,
+    IntegrityError,
+    MeshError,
+    NotSubscribed,
+    PredecessorDeferred,
+    Revoked,
+)
 from claudemesh.kernel.fingerprint import Fingerprint, Kind
 from claudemesh.storage.postgres import Connection, Database, Record
 from claudemesh.storage.postgres.errors import is_passing, is_the_stores_fault
 from claudemesh.storage.sqlfile import load_queries
 
 _SQL = load_queries(files(__package__) / "accept.sql")
+
+# How often one transaction begins anew for an id that was refused in it. A daemon never sends one twice in a frame;
+# whoever does it often would keep the counter from everybody else.
+ROUNDS_MAX: Final = 8
 
 _Key = tuple[int, str]  # sender, client message id
 
@@ -64,7 +76,7 @@ class PostgresAcceptStore:
         stands = (await self.standing(sender.member_id, [client_message_id]))[client_message_id]
         return derive_duplicate(stands) if stands.state is DedupeState.ACCEPTED else None
 
-    # --- in a writer's transaction -------------------------------------------------------------------
+    # --- in a writer's transaction -----------------------------------------------------------------
 
     async def _accept(self, connection: Connection, batches: Sequence[Batch]) -> list[list[AcceptOutcome]]:
         offers = [_Offer(batch, message, self._mint()) for batch in batches for message in batch.messages]
@@ -163,13 +175,17 @@ async def _apply(connection: Connection, offers: Sequence[_Offer]) -> None:
     """Give each offer its outcome, in order. Of one id twice the second is judged by what became of the first."""
     accepted: dict[_Key, _Offer] = {}
     distinct: dict[_Key, _Offer] = {}
+    rounds = 1
     for offer in offers:
         if offer.key in distinct:
             await _apply_distinct(connection, list(distinct.values()))
             accepted |= {key: one for key, one in distinct.items() if isinstance(one.outcome, Accepted)}
             distinct.clear()
+            rounds += 1
         if offer.key in accepted:
             offer.outcome = judge_standing(accepted[offer.key].to_standing(), offer.message)
+        elif rounds > ROUNDS_MAX:
+            offer.outcome = PredecessorDeferred()
         else:
             distinct[offer.key] = offer
     if distinct:
