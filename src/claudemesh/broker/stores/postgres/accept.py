@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Final
 
 from claudemesh.broker.model import (
     Accepted,
@@ -27,25 +26,20 @@ from claudemesh.broker.model import (
     StandingMessage,
 )
 from claudemesh.broker.policy import Deferrals, derive_duplicate, judge_standing
-from claudemesh.broker.stores.postgres.writers import MeshWriters
+from claudemesh.broker.stores.postgres.writers import MeshWriters, lock_counters
 from claudemesh.kernel.errors import (
     DestinationNotFound,
     IntegrityError,
     MeshError,
     NotSubscribed,
-    PredecessorDeferred,
     Revoked,
 )
 from claudemesh.kernel.fingerprint import Fingerprint, Kind
 from claudemesh.storage.postgres import Connection, Database, Record
-from claudemesh.storage.postgres.errors import is_passing, is_the_stores_fault
+from claudemesh.storage.postgres.errors import is_the_stores_fault
 from claudemesh.storage.sqlfile import load_queries
 
 _SQL = load_queries(files(__package__) / "accept.sql")
-
-# How often one transaction begins anew for an id that was refused in it. A daemon never sends one twice in a frame;
-# whoever does it often would keep the counter from everybody else.
-ROUNDS_MAX: Final = 8
 
 _Key = tuple[int, str]  # sender, client message id
 
@@ -105,7 +99,7 @@ class PostgresAcceptStore:
             async with connection.transaction():
                 return (await self._accept(connection, [single]))[0][0]
         except Exception as error:
-            if is_the_stores_fault(error) or is_passing(error):
+            if is_the_stores_fault(error):
                 raise
             outcome = MeshError("the message could not be stored", error=type(error).__name__)
             outcome.__cause__ = error
@@ -173,85 +167,79 @@ def _settled(offer: _Offer) -> AcceptOutcome:
 
 async def _apply(connection: Connection, offers: Sequence[_Offer]) -> None:
     """Give each offer its outcome, in order. Of one id twice the second is judged by what became of the first."""
-    accepted: dict[_Key, _Offer] = {}
-    distinct: dict[_Key, _Offer] = {}
-    rounds = 1
-    for offer in offers:
-        if offer.key in distinct:
-            await _apply_distinct(connection, list(distinct.values()))
-            accepted |= {key: one for key, one in distinct.items() if isinstance(one.outcome, Accepted)}
-            distinct.clear()
-            rounds += 1
-        if offer.key in accepted:
-            offer.outcome = judge_standing(accepted[offer.key].to_standing(), offer.message)
-        elif rounds > ROUNDS_MAX:
-            offer.outcome = PredecessorDeferred()
-        else:
-            distinct[offer.key] = offer
-    if distinct:
-        await _apply_distinct(connection, list(distinct.values()))
-
-
-async def _apply_distinct(connection: Connection, offers: list[_Offer]) -> None:
-    claimed = await _claim(connection, offers)
-    if not claimed:
-        await _judge_senders(connection, offers)
+    if not offers:
         return
-    counters = await connection.fetch(_SQL["lock_counters"], sorted({offer.mesh_id for offer in claimed}))
-    resolved = _Resolved(await connection.fetch(_SQL["resolve"], *_asked(offers, claimed)))
+    first: dict[_Key, _Offer] = {}
     for offer in offers:
-        if not resolved.is_in_force(offer.batch.sender):
+        first.setdefault(offer.key, offer)
+    standing = await _claim(connection, list(first.values()))
+    claimed = [offer for offer in offers if offer.key not in standing]
+    counters = await lock_counters(connection, [offer.batch.sender for offer in claimed]) if claimed else {}
+    resolved = _Resolved(await connection.fetch(_SQL["resolve"], *_asked(offers, claimed)))
+    taken: dict[_Key, tuple[_Offer, _Destination]] = {}
+    for offer in offers:
+        if not resolved.is_in_force(offer.batch.sender):  # told so also about what was accepted before
             offer.outcome = Revoked()
-    taken = _number(claimed, resolved, {row[0]: row[1] for row in counters})
-    refused = [offer for offer in claimed if not isinstance(offer.outcome, Accepted)]
-    if refused:
-        await connection.execute(_SQL["release"], *_columns(offer.key for offer in refused))
+        elif offer.key in standing:
+            offer.outcome = judge_standing(standing[offer.key], offer.message)
+        elif offer.key in taken:
+            offer.outcome = judge_standing(taken[offer.key][0].to_standing(), offer.message)
+        else:
+            destination = resolved.find(offer.batch.sender, offer.message)
+            if isinstance(destination, MeshError):
+                offer.outcome = destination
+            else:
+                _number(offer, destination, counters)
+                taken[offer.key] = offer, destination
+    await _release(connection, [one for key, one in first.items() if key not in standing], taken)
     if taken:
-        await connection.execute(_SQL["write"], *_columns(_row(offer, place) for offer, place in taken))
-        await _write_rest(connection, taken)
+        await _write(connection, list(taken.values()))
 
 
-async def _claim(connection: Connection, offers: Sequence[_Offer]) -> list[_Offer]:
-    """Use the ids that are free; return those. The others have their outcome."""
+async def _claim(connection: Connection, offers: Sequence[_Offer]) -> dict[_Key, StandingMessage]:
+    """Use the ids that are free; return what stands under the others."""
     rows = await connection.fetch(_SQL["claim"], *_columns(_claim_row(offer) for offer in offers))
     if len(rows) == len(offers):
-        return list(offers)
+        return {}
     won = {row[0] for row in rows}
-    lost = [offer for offer in offers if offer.broker_message_id not in won]
+    lost = [offer.key for offer in offers if offer.broker_message_id not in won]
     # A statement of its own: whoever was first may have committed after the last one began.
-    found = await connection.fetch(_SQL["standing"], *_columns(offer.key for offer in lost))
-    standing = {(row[0], row[1]): _standing_message(row) for row in found}
-    for offer in lost:
-        offer.outcome = judge_standing(standing[offer.key], offer.message)
-    return [offer for offer in offers if offer.broker_message_id in won]
+    found = {
+        (row[0], row[1]): _standing_message(row)
+        for row in await connection.fetch(_SQL["standing"], *_columns(lost))
+    }
+    if len(found) < len(lost):
+        raise StoreUnavailable("an id was used and forgotten in the same moment")
+    return found
 
 
-async def _judge_senders(connection: Connection, offers: Sequence[_Offer]) -> None:
-    """Whoever was revoked is told so, also about what was accepted before."""
-    resolved = _Resolved(await connection.fetch(_SQL["resolve"], *_asked(offers, ())))
-    for offer in offers:
-        if not resolved.is_in_force(offer.batch.sender):
-            offer.outcome = Revoked()
+def _number(offer: _Offer, destination: _Destination, last: dict[int, int]) -> None:
+    """Give it the next place in the order of its mesh."""
+    if offer.mesh_id not in last:
+        raise IntegrityError(f"mesh {offer.mesh_id} has no history counter")
+    last[offer.mesh_id] = offer.history_id = last[offer.mesh_id] + 1
+    offer.outcome = _accepted(offer, destination)
 
 
-def _number(
-    claimed: Iterable[_Offer], resolved: "_Resolved", last: dict[int, int]
-) -> list[tuple[_Offer, _Destination]]:
-    """Give those that have a destination their place in the order; the others their refusal."""
-    taken = []
-    for offer in claimed:
-        if offer.outcome is not None:
-            continue
-        destination = resolved.find(offer.batch.sender, offer.message)
-        if isinstance(destination, MeshError):
-            offer.outcome = destination
-            continue
-        if offer.mesh_id not in last:
-            raise IntegrityError(f"mesh {offer.mesh_id} has no history counter")
-        last[offer.mesh_id] = offer.history_id = last[offer.mesh_id] + 1
-        offer.outcome = _accepted(offer, destination)
-        taken.append((offer, destination))
-    return taken
+async def _release(
+    connection: Connection, claimed: Sequence[_Offer], taken: dict[_Key, tuple[_Offer, _Destination]]
+) -> None:
+    """Free the ids of what was refused; one may be used by what was accepted under it later in this transaction.
+
+    Nobody else comes between: until the commit they wait for this transaction, whatever it does with the id.
+    """
+    refused = [offer for offer in claimed if not isinstance(offer.outcome, Accepted)]
+    if not refused:
+        return
+    await connection.execute(_SQL["release"], *_columns(offer.key for offer in refused))
+    later = [taken[offer.key][0] for offer in refused if offer.key in taken]
+    if later:
+        await connection.fetch(_SQL["claim"], *_columns(_claim_row(offer) for offer in later))
+
+
+async def _write(connection: Connection, taken: Sequence[tuple[_Offer, _Destination]]) -> None:
+    await connection.execute(_SQL["write"], *_columns(_row(offer, place) for offer, place in taken))
+    await _write_rest(connection, taken)
 
 
 def _accepted(offer: _Offer, destination: _Destination, answered: Moved | None = None) -> Accepted:
