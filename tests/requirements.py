@@ -55,6 +55,7 @@ class Requirement:
 _DELIVERIES = "tests/contract/broker/test_delivery_contract.py"
 _WORK = "tests/contract/broker/test_work_contract.py"
 _ACCEPT = "tests/integration/test_daemon_accept.py"
+_ACCEPTS = "tests/contract/broker/test_accept_contract.py"
 _ANSWERS = "tests/acceptance/test_accept_promises.py"
 _BROKER = "tests/acceptance/test_broker_promises.py"
 _BROKER_HTTP = "tests/integration/test_broker_http.py"
@@ -72,11 +73,15 @@ _LIMITS = "tests/acceptance/test_local_limits.py"
 _MEMBERS = "tests/acceptance/test_membership.py"
 _OUTBOX = "tests/acceptance/test_outbox_promises.py"
 _POWER = "tests/powercut/test_outbox_power_cuts.py"
+_RACES = "tests/contract/broker/test_postgres_races.py"
 _REDIS = "tests/integration/test_redis_limiter.py"
+_SEATS = "tests/contract/broker/test_seat_contract.py"
 _SENDER = "tests/acceptance/test_sender_promises.py"
+_SHARED = "tests/contract/broker/test_brokers_contract.py"
 _STORE = "tests/contract/daemon/test_inbox_store.py"
 _TERMS = "tests/acceptance/test_terms_and_tokens.py"
 _TLS = "tests/integration/test_tls.py"
+_UPKEEP = "tests/contract/broker/test_upkeep_contract.py"
 
 
 REQUIREMENTS: tuple[Requirement, ...] = (
@@ -1088,6 +1093,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new="if claimed:",
                 test=f"{_BROKER}::test_a_daemon_that_means_something_else_by_the_same_request_is_refused_and_counted",
             ),
+            Fault(
+                what="On PostgreSQL a retry is not told the number of its message.",
+                file="broker/stores/postgres/accept.sql",
+                old="coalesce(d.history_id, h.history_id),",
+                new="d.history_id,",
+                test=f"{_ACCEPTS}::test_the_same_id_again_is_a_duplicate_with_the_first_answer_or_a_conflict",
+            ),
         ),
     ),
     Requirement(
@@ -1194,6 +1206,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new="AND k.pubkey = ?2 AND k.kind = 'member' AND m.revoked_at IS NULL",
                 test=f"{_BROKER}::test_the_key_of_a_session_that_ended_still_leads_to_its_member",
             ),
+            Fault(
+                what="Two brokers use the ids of their frames in the order of the frames, and wait each for each.",
+                file="broker/stores/postgres/accept.sql",
+                old='ORDER BY o.sender_id, o.client_message_id COLLATE "C"\n',
+                new="",
+                test=f"{_RACES}::test_frames_with_the_same_ids_in_opposite_orders_wait_one_for_the_other_and_never_each_for_each",
+            ),
         ),
     ),
     Requirement(
@@ -1215,6 +1234,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old="s.member_id <> ?4\n\n-- name: write_delivery",
                 new="s.member_id <> 0 * ?4\n\n-- name: write_delivery",
                 test=f"{_BROKER}::test_an_accept_leaves_all_its_rows_and_a_refusal_none",
+            ),
+            Fault(
+                what="On PostgreSQL work is accepted that nobody can lease.",
+                file="broker/stores/postgres/accept.sql",
+                old="destination_id FROM o WHERE kind = 'queue'",
+                new="destination_id FROM o WHERE kind = 'none'",
+                test=f"{_ACCEPTS}::test_a_new_message_is_accepted_with_an_id_of_the_brokers_and_its_recipients",
             ),
         ),
     ),
@@ -1241,6 +1267,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old="SELECT history_id FROM history_counter WHERE mesh_id = ?1",
                 new="SELECT 0 FROM history_counter WHERE mesh_id = ?1",
                 test=f"{_BROKER}::test_the_numbers_of_a_mesh_have_no_gaps_and_go_on_after_a_restart",
+            ),
+            Fault(
+                what="A backup that was restored goes on with numbers that were given before.",
+                file="broker/stores/postgres/upkeep.py",
+                old="if await _hold(connection, _SERVER, server) == server:",
+                new="if await _hold(connection, _SERVER, server):",
+                test="tests/contract/broker/test_postgres_epochs.py::test_on_another_server_or_timeline_the_first_broker_begins_an_epoch_and_the_next_finds_it",
             ),
         ),
     ),
@@ -1274,6 +1307,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                     "                    outcomes[0] = outcome\n"
                 ),
                 test=f"{_BROKER}::test_many_frames_at_once_are_each_answered_and_a_bad_message_fails_alone",
+            ),
+            Fault(
+                what="On PostgreSQL a refused message takes the id of a later one of its frame with it.",
+                file="broker/stores/postgres/accept.py",
+                old="    if later:\n",
+                new="    if not later:\n",
+                test=f"{_ACCEPTS}::test_an_id_that_was_refused_is_free_for_the_next_of_its_batch_and_keeps_the_order",
             ),
         ),
     ),
@@ -1315,6 +1355,27 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new="and self.dedupe_days < 0:",
                 test=f"{_BROKER_HTTP}::test_a_retention_that_forgets_ids_before_their_messages_is_refused",
             ),
+            Fault(
+                what="On PostgreSQL an id does not learn that its message is gone.",
+                file="broker/stores/postgres/upkeep.sql",
+                old="SET history_available = false, history_id = gone.history_id",
+                new="SET history_available = true",
+                test=f"{_UPKEEP}::test_an_old_message_goes_and_its_id_still_answers_until_it_expires_too",
+            ),
+            Fault(
+                what="Of two brokers that sweep at once, the ids of the slower one's messages are kept for ever.",
+                file="broker/stores/postgres/upkeep.py",
+                old='    await _hold(connection, _SWEEP, b"0")  #',
+                new="    #",
+                test=f"{_RACES}::test_ids_of_messages_that_two_brokers_sweep_at_once_are_all_forgotten",
+            ),
+            Fault(
+                what="A sweep holds deliveries before their leases, and workers the other way round.",
+                file="broker/stores/postgres/upkeep.py",
+                old='    await connection.fetch(_SQL["hold_leases"], page.mesh_id, old)\n',
+                new="",
+                test=f"{_RACES}::test_a_sweep_and_an_ack_of_the_same_work_never_wait_each_for_each",
+            ),
         ),
     ),
     Requirement(
@@ -1343,6 +1404,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old='return 1 if found["violations"] else 0',
                 new="return 0",
                 test=f"{_BROKER}::test_a_row_that_lost_its_partner_is_found_and_named_and_the_exit_code_tells",
+            ),
+            Fault(
+                what="On PostgreSQL an id without its message passes.",
+                file="broker/stores/postgres/upkeep.sql",
+                old="    h.history_id IS NULL AS no_history,\n",
+                new="    false AS no_history,\n",
+                test="tests/contract/broker/test_postgres_orphans.py::test_a_hole_in_an_accept_is_found",
             ),
         ),
     ),
@@ -1414,6 +1482,27 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 ),
                 test="tests/unit/broker/test_deliver.py::test_what_is_offered_after_a_later_one_is_pushed_too",
             ),
+            Fault(
+                what="A connection that was taken over by another broker still gets what waits.",
+                file="broker/stores/postgres/deliveries.sql",
+                old="AND $3::bigint = (SELECT max(token)",
+                new="AND $3::bigint IN (SELECT token",
+                test=f"{_SEATS}::test_what_waits_is_for_the_newest_seat_and_for_the_next_newest_when_that_is_left",
+            ),
+            Fault(
+                what="Two connections of a member that come to two brokers at once do not see each other.",
+                file="broker/stores/postgres/seats.sql",
+                old="revoked_at IS NULL FOR NO KEY UPDATE",
+                new="revoked_at IS NULL",
+                test=f"{_RACES}::test_of_two_connections_of_a_member_that_come_at_once_the_second_displaces_the_first",
+            ),
+            Fault(
+                what="Two brokers settle the same deliveries in the order of their acks, and wait each for each.",
+                file="broker/stores/postgres/deliveries.sql",
+                old="  WHERE d.delivered_at IS NULL\n  ORDER BY d.mesh_id, d.history_id, d.recipient_id\n",
+                new="  WHERE d.delivered_at IS NULL\n",
+                test=f"{_RACES}::test_acks_of_the_same_messages_in_opposite_orders_never_wait_each_for_each",
+            ),
         ),
     ),
     Requirement(
@@ -1467,9 +1556,9 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         faults=(
             Fault(
                 what="Work is acknowledged under whichever token stands.",
-                file="broker/stores/sqlite/work.py",
-                old="refusal = self._refusal(held, Fence(_owner(asked.claim), asked.claim.token))\n        if",
-                new="refusal = self._refusal(held, Fence(_owner(asked.claim), held.lease.token))\n        if",
+                file="broker/policy.py",
+                old="Fence(_owner(claim), claim.token)",
+                new="Fence(_owner(claim), held.token)",
                 test=f"{_CALLS}::test_work_is_leased_renewed_and_acked_over_the_wire",
             ),
             Fault(
@@ -1481,10 +1570,24 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="Any member may acknowledge another's work.",
-                file="broker/stores/sqlite/work.py",
+                file="broker/policy.py",
                 old="    return str(claim.sender.member_id)\n",
                 new="    return str(claim.sender.mesh_id and 3 - 1)\n",
                 test=f"{_DELIVERY}::test_work_is_leased_to_one_worker_at_a_time_and_acknowledged_with_its_token",
+            ),
+            Fault(
+                what="Workers at two brokers are given the same message.",
+                file="broker/stores/postgres/work.sql",
+                old="ORDER BY history_id LIMIT 1\n  FOR UPDATE SKIP LOCKED",
+                new="ORDER BY history_id LIMIT 1",
+                test=f"{_SHARED}::test_workers_at_two_brokers_never_get_the_same_message",
+            ),
+            Fault(
+                what="Whoever takes back leases waits for each that another broker is working on.",
+                file="broker/stores/postgres/work.sql",
+                old="OR queue_id = $1)\n  FOR UPDATE SKIP LOCKED",
+                new="OR queue_id = $1)\n  FOR UPDATE",
+                test=f"{_RACES}::test_a_lease_that_ran_out_is_left_to_the_broker_that_is_just_now_working_on_it",
             ),
         ),
     ),
@@ -1678,6 +1781,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old="return None if row is not None and row[0] else Revoked()",
                 new="return None if row is not None else Revoked()",
                 test="tests/contract/broker/test_directory_contract.py::test_a_member_who_was_revoked_since_its_hello_changes_nothing",
+            ),
+            Fault(
+                what="Whoever subscribes does not wait for a fan-out that is under way.",
+                file="broker/stores/postgres/writers.py",
+                old='_SQL["lock_counters"], meshes',
+                new='_SQL["lock_counters"].removesuffix("FOR NO KEY UPDATE"), meshes',
+                test=f"{_RACES}::test_whoever_subscribes_during_a_fan_out_begins_behind_it",
             ),
         ),
     ),

@@ -223,6 +223,47 @@ async def test_a_broker_that_lost_its_ear_hears_of_everything_when_it_has_it_aga
     await admin.close()
 
 
+async def deafen(brokers: Brokers) -> None:
+    """Cut the connections by which brokers hear of each other; they come back in a moment."""
+    admin = await asyncpg.connect(brokers.dsn)
+    assert await admin.fetchval(LISTENERS.replace("count(*)", "count(pg_terminate_backend(pid))")) == 2
+    await admin.close()
+
+
+@pytest.mark.req("Q8")
+async def test_a_revocation_that_the_other_broker_did_not_hear_ends_the_connection_there_all_the_same(
+    brokers: Brokers,
+) -> None:
+    alice = await create_mesh(brokers.one, name="alice")
+    bob = brokers.at(brokers.two, await join(alice, "bob"))
+    async with alice.connected() as owner, bob.connected() as revoked:
+        await revoked.call("deliver.pause", paused=True)
+        await owner.send(dm("secret", bob))
+        await deafen(brokers)
+        await owner.call("member.revoke", member="bob")
+        await revoked.call("deliver.pause", paused=False)
+        assert (await revoked.closed())[0] in (1012, frames.CLOSE_UNAUTHENTICATED)
+        assert not [one for one in revoked._passed if isinstance(one, frames.Deliver)]
+
+
+@pytest.mark.req("B1")
+async def test_a_budget_that_the_other_broker_did_not_hear_of_holds_there_all_the_same(brokers: Brokers) -> None:
+    alice = await create_mesh(brokers.one, name="alice")
+    bob = brokers.at(brokers.two, await join(alice, "bob"))
+    async with alice.connected() as owner, bob.connected() as sender:
+        await owner.call("mesh.set", sends_per_window=1000)
+        await deafen(brokers)
+        await owner.call("mesh.set", sends_per_window=2)
+        async with asyncio.timeout(BOUND_S):
+            number = 1
+            while (await sender.send(dm(f"m{number}", alice)))[0].status == 201:
+                number += 1
+                await asyncio.sleep(0.02)
+        assert number < 1000
+    async with bob.connected() as again:  # whose hello reads it
+        assert (await again.send(dm("once-more", alice)))[0].status == 429
+
+
 @pytest.mark.req("Q3")
 async def test_workers_at_two_brokers_never_share_a_message(brokers: Brokers) -> None:
     alice = await create_mesh(brokers.one, name="alice")

@@ -10,10 +10,12 @@ _ACCEPTS = "tests/contract/broker/test_accept_contract.py"
 _API = "tests/acceptance/test_local_api.py"
 _BROKER = "tests/acceptance/test_broker_promises.py"
 _BROKERS = "tests/integration/test_two_brokers.py"
+_BUS = "tests/contract/broker/test_postgres_bus.py"
 _CALLS = "tests/integration/test_broker_calls.py"
 _DELIVERIES = "tests/contract/broker/test_delivery_contract.py"
 _DELIVERY = "tests/acceptance/test_delivery.py"
 _DRAIN = "tests/unit/daemon/test_drain.py"
+_ENGINE = "tests/contract/engine/test_postgres_engine.py"
 _HARD = "tests/acceptance/test_hard_cases.py"
 _HELLO = "tests/integration/test_broker_hello.py"
 _IPC = "tests/integration/test_local_ipc.py"
@@ -239,8 +241,8 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="One recipient's acknowledgement stands for all.",
         file="broker/stores/sqlite/deliveries.sql",
-        old=("recipient_id = ?3 AND delivered_at IS NULL\n\n-- name: count_attempt"),
-        new=("recipient_id > 0 * ?3 AND delivered_at IS NULL\n\n-- name: count_attempt"),
+        old=("recipient_id = ?3 AND delivered_at IS NULL\n\n-- name: count_attempts"),
+        new=("recipient_id > 0 * ?3 AND delivered_at IS NULL\n\n-- name: count_attempts"),
         test=f"{_DELIVERIES}::test_an_ack_settles_the_members_own_deliveries_and_no_others",
     ),
     Fault(
@@ -339,8 +341,8 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A member whose session ended at another broker never gets what named it.",
         file="broker/seating.py",
-        old="        self._board.rewind([seat.sender.member_id])",
-        new="        pass",
+        old="            self._board.rewind(members)",
+        new="            pass",
         test=f"{_BROKERS}::test_a_session_at_another_broker_gets_what_names_it_and_leaves_it_to_its_member",
     ),
     Fault(
@@ -351,16 +353,52 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         test=f"{_SEATING}::test_who_is_refused_keeps_no_seat_and_those_who_stay_look_again",
     ),
     Fault(
+        what="A database that went back in time under a running broker is taken for the one it was.",
+        file="storage/postgres/database.py",
+        old="        if self._greet is not None:\n",
+        new="        if self._greet is not None and not self._pool:\n",
+        test="tests/chaos/test_restored_database.py::"
+        "test_numbers_that_a_lost_part_of_the_past_used_are_not_given_again_and_nothing_of_it_is_delivered",
+    ),
+    Fault(
+        what="A revoked member keeps its seats, and is delivered to by whoever did not hear of it.",
+        file="broker/stores/postgres/directory.sql",
+        old="WITH unseated AS (DELETE FROM mesh.seat WHERE member_id = $1)\n",
+        new="",
+        test=f"{_SHARED}::test_a_revoked_member_has_no_seat_at_any_broker",
+    ),
+    Fault(
+        what="A broker that fell silent keeps a member out who comes to another.",
+        file="broker/policy.py",
+        old="if is_silent and policy is",
+        new="if is_silent and policy is not",
+        test=f"{_SHARED}::test_a_silent_brokers_seat_keeps_nobody_out_and_is_gone_when_another_came",
+    ),
+    Fault(
+        what="A seat whose commit was not answered keeps what it was to get for as long as its broker lives.",
+        file="broker/seating.py",
+        old="        if overdue:\n",
+        new="        if overdue and self._board.is_alone:\n",
+        test=f"{_SEATING}::test_a_seat_that_is_nobodys_for_long_is_given_up_since_its_commit_was_not_answered",
+    ),
+    Fault(
+        what="A broker that is cut off from the others keeps their daemons from them.",
+        file="broker/seating.py",
+        old="self._clock.monotonic_ms() - self._beaten_at > SILENCE_MS",
+        new="self._clock.monotonic_ms() - self._beaten_at < 0",
+        test=f"{_SEATING}::test_a_broker_that_is_cut_off_for_as_long_as_its_lease_sends_its_connections_to_the_others",
+    ),
+    Fault(
         what="A seat that was left while the store was away is kept for ever.",
         file="broker/seating.py",
-        old="        for seat in tuple(self._leaving):\n            await self._give_up(seat)\n",
+        old="        self._leaving.add(seat.token)\n",
         new="",
-        test=f"{_SEATING}::test_a_seat_that_could_not_be_given_up_goes_after_the_next_beat",
+        test=f"{_SEATING}::test_a_seat_that_could_not_be_given_up_goes_when_the_store_is_back",
     ),
     Fault(
         what="A connection that lost its seat unheard stays, and gets nothing.",
         file="broker/upkeep.py",
-        old='            group.create_task(self._every(LOOK_OVER_EVERY_S, "look over seats", seating.look_over))\n',
+        old='            group.create_task(self._every(LOOK_OVER_EVERY_S, "look over", look_over))\n',
         new="",
         test=f"{_BROKERS}::test_who_never_hears_that_its_seat_is_gone_is_sent_away_to_begin_anew",
     ),
@@ -970,14 +1008,14 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A hangup ends a broker instead of renewing its certificate.",
         file="broker/app.py",
-        old="add_signal_handler(signal.SIGHUP, certificate.reload)",
+        old="add_signal_handler(signal.SIGHUP, reload)",
         new="remove_signal_handler(signal.SIGHUP)",
         test=f"{_TLS}::test_a_hangup_renews_the_certificate_and_the_connections_of_before_live_on",
     ),
     Fault(
         what="Who never shakes hands holds a connection for a minute.",
         file="asgi/server.py",
-        old="self._limits.receive_timeout_s if self._tls else None",
+        old="self._limits.handshake_timeout_s if self._tls else None",
         new="60.0 if self._tls else None",
         test=f"{_TLS}::test_who_never_shakes_hands_is_cut_off_like_any_slow_client",
     ),
@@ -989,13 +1027,6 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         test="tests/unit/asgi/test_sockets.py::test_an_open_ipv6_address_is_reached_by_both_families",
     ),
     # --- several brokers on one database ---------------------------------------------------------
-    Fault(
-        what="A connection that was taken over by another broker still gets what waits.",
-        file="broker/stores/postgres/deliveries.sql",
-        old="AND $3::bigint = (SELECT max(token)",
-        new="AND $3::bigint IN (SELECT token",
-        test=f"{_SEATS}::test_what_waits_is_for_the_newest_seat_and_for_the_next_newest_when_that_is_left",
-    ),
     Fault(
         what="A member gets what names a session of its that is connected.",
         file="broker/stores/postgres/deliveries.sql",
@@ -1029,21 +1060,7 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         file="broker/stores/postgres/seats.sql",
         old="DELETE FROM mesh.broker AS b USING dead WHERE b.id = dead.id",
         new="UPDATE mesh.broker AS b SET expires_at = b.expires_at FROM dead WHERE b.id = dead.id",
-        test=f"{_SHARED}::test_a_broker_that_does_not_beat_loses_its_seats_and_the_members_learn_of_their_sessions",
-    ),
-    Fault(
-        what="Workers at two brokers are given the same message.",
-        file="broker/stores/postgres/work.sql",
-        old="ORDER BY history_id LIMIT 1\n  FOR UPDATE SKIP LOCKED",
-        new="ORDER BY history_id LIMIT 1",
-        test=f"{_SHARED}::test_workers_at_two_brokers_never_get_the_same_message",
-    ),
-    Fault(
-        what="Whoever subscribes does not wait for a fan-out that is under way.",
-        file="broker/stores/postgres/writers.py",
-        old='_SQL["lock_counters"], meshes',
-        new='_SQL["lock_counters"].removesuffix("FOR NO KEY UPDATE"), meshes',
-        test=f"{_RACES}::test_whoever_subscribes_during_a_fan_out_begins_behind_it",
+        test=f"{_SHARED}::test_a_broker_that_does_not_beat_loses_its_seats_and_their_members_are_told",
     ),
     Fault(
         what="Two brokers judge at the same time who may be a member.",
@@ -1051,28 +1068,6 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         old=" ORDER BY id FOR NO KEY UPDATE",
         new=" ORDER BY id",
         test=f"{_RACES}::test_an_invite_lets_in_as_many_as_it_says_also_at_two_brokers",
-    ),
-    Fault(
-        what="A message whose id was refused in the same transaction is numbered behind later ones.",
-        file="broker/stores/postgres/accept.py",
-        old="        if offer.key in distinct:\n",
-        new="        if offer.key in distinct and offer.outcome:\n",
-        test=f"{_ORACLE}::test_a_store_answers_as_the_oracle_does",
-    ),
-    Fault(
-        what="Messages that were taken give their ids back.",
-        file="broker/stores/postgres/accept.py",
-        old="if not isinstance(offer.outcome, Accepted)]",
-        new="if offer.outcome is not None]",
-        test=f"{_ACCEPTS}::test_the_same_id_again_is_a_duplicate_with_the_first_answer_or_a_conflict",
-    ),
-    Fault(
-        what="A backup that was restored goes on with numbers that were given before.",
-        file="broker/stores/postgres/upkeep.py",
-        old="if await _hold(connection, _SERVER, server) == server:",
-        new="if await _hold(connection, _SERVER, server):",
-        test="tests/contract/broker/test_postgres_epochs.py"
-        "::test_on_another_server_or_timeline_the_first_broker_begins_an_epoch_and_the_next_finds_it",
     ),
     Fault(
         what="The check takes an epoch for a gap.",
@@ -1086,15 +1081,14 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         file="broker/stores/postgres/bus.py",
         old="        if self._others_run:\n",
         new="        if self._others_run is not None:\n",
-        test="tests/contract/broker/test_postgres_bus.py::test_a_broker_that_is_alone_tells_nobody",
+        test=f"{_BUS}::test_a_broker_that_is_alone_tells_nobody",
     ),
     Fault(
         what="What was published just before a broker left is not told.",
         file="broker/stores/postgres/bus.py",
         old="        if self._gathered:\n",
         new="        if not self._gathered:\n",
-        test="tests/contract/broker/test_postgres_bus.py"
-        "::test_what_was_published_is_still_told_when_the_bus_stops_at_that_moment",
+        test=f"{_BUS}::test_what_was_published_is_still_told_when_the_bus_stops_at_that_moment",
     ),
     Fault(
         what="A notification is longer than the server takes.",
@@ -1104,10 +1098,73 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         test=f"{_NOTICES}::test_a_notification_never_is_longer_than_the_server_takes_and_none_is_lost",
     ),
     Fault(
-        what="An id does not learn that its message is gone.",
-        file="broker/stores/postgres/upkeep.sql",
-        old="SET history_available = false, history_id = gone.history_id",
-        new="SET history_available = true",
-        test=f"{_UPKEEP}::test_an_old_message_goes_and_its_id_still_answers_until_it_expires_too",
+        what="A broker that is just now taken for dead answers a hello with an error of its store's keys.",
+        file="broker/stores/postgres/seats.sql",
+        old=" WHERE b.id = $1 FOR KEY SHARE",
+        new=" WHERE b.id = $1",
+        test=f"{_RACES}::test_a_broker_that_is_just_now_taken_for_dead_gives_no_seat_and_says_that_it_will",
+    ),
+    Fault(
+        what="Whoever was connected to a broker that fell silent is still shown.",
+        file="broker/stores/postgres/seats.sql",
+        old="WHERE s.mesh_id = $1 AND b.expires_at > mesh.now_ms()",
+        new="WHERE s.mesh_id = $1",
+        test=f"{_RACES}::test_whoever_is_at_a_broker_that_fell_silent_is_not_present",
+    ),
+    Fault(
+        what="A broker that joins others tells them nothing before its first beat.",
+        file="broker/stores/postgres/seats.py",
+        old="        self._others_run(await self._database.transact(self._has_others))\n",
+        new="",
+        test=f"{_BUS}::test_a_broker_that_joins_others_tells_them_from_its_first_moment_on",
+    ),
+    Fault(
+        what="What could not be told is forgotten.",
+        file="broker/stores/postgres/bus.py",
+        old="                self._gathered.miss()\n                self._bell.set()\n",
+        new="                self._bell.set()\n",
+        test=f"{_BUS}::test_what_could_not_be_told_is_told_to_be_missed",
+    ),
+    Fault(
+        what="A listener whose server is gone without a word waits for ever.",
+        file="broker/stores/postgres/bus.py",
+        old='await connection.fetchval(_SQL["probe"])',
+        new="pass",
+        test=f"{_BUS}::test_a_listener_whose_server_answers_nothing_any_more_listens_on_another_connection",
+    ),
+    Fault(
+        what="An accept notifies in its transaction, and so all accepts commit one after the other.",
+        file="broker/stores/postgres/accept.py",
+        old="    await _write_rest(connection, taken)\n",
+        new='    await _write_rest(connection, taken)\n    await connection.execute("NOTIFY claudemesh")\n',
+        test=f"{_BUS}::test_nothing_but_the_bus_notifies_and_it_is_part_of_no_accept",
+    ),
+    Fault(
+        what="A lock is waited for without a bound.",
+        file="storage/postgres/connection.py",
+        old='        "lock_timeout": str(LOCK_MS),\n',
+        new="",
+        test=f"{_ENGINE}::test_every_wait_at_the_server_has_an_end",
+    ),
+    Fault(
+        what="A server that answers nothing is waited for without a bound.",
+        file="storage/postgres/connection.py",
+        old="CALLER_S if seconds is None else seconds",
+        new="3600",
+        test=f"{_ENGINE}::test_a_server_that_answers_nothing_is_unavailable_in_time",
+    ),
+    Fault(
+        what="Whoever borrows a connection may find itself in somebody else's transaction.",
+        file="storage/postgres/database.py",
+        old="if self._is_closed or connection.is_in_transaction():",
+        new="if self._is_closed:",
+        test=f"{_ENGINE}::test_a_connection_that_comes_back_in_a_transaction_is_lent_to_nobody",
+    ),
+    Fault(
+        what="A connection whose caller went away in the middle is lent to the next.",
+        file="storage/postgres/database.py",
+        old="                connection.terminate()\n                raise\n            finally:\n",
+        new="                raise\n            finally:\n",
+        test=f"{_ENGINE}::test_a_connection_whose_caller_went_away_in_the_middle_is_lent_to_nobody",
     ),
 )

@@ -134,7 +134,7 @@ async def test_who_never_shakes_hands_is_cut_off_like_any_slow_client(pair: Pair
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*pair)
     listener = bind_tcp("127.0.0.1", 0)
-    server = Server(nothing, [listener], Observer(), limits=ServerLimits(receive_timeout_s=0.05), tls=context)
+    server = Server(nothing, [listener], Observer(), limits=ServerLimits(handshake_timeout_s=0.05), tls=context)
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
     try:

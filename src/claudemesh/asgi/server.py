@@ -52,6 +52,7 @@ class ServerLimits:
 
     connections_max: int = 4_096
     request_bytes_max: int = 16 << 20  # head, body and chunk headers of one request: then the connection is cut
+    handshake_timeout_s: float = 5.0  # of TLS; until then a connection is not counted
     receive_timeout_s: float = 30.0  # to send a complete request; also for an idle connection's first byte
     keep_alive_s: int = 75
     send_stall_s: float = 60.0  # in which a client that is sent an answer must read something of it
@@ -96,7 +97,7 @@ class Server:
                 backlog=BACKLOG,
                 ssl=self._tls,
                 # Until hands are shaken there is no connection that the sweep could judge.
-                ssl_handshake_timeout=self._limits.receive_timeout_s if self._tls else None,
+                ssl_handshake_timeout=self._limits.handshake_timeout_s if self._tls else None,
             )
             self._listeners.append(listener)
         self._sweep_later()

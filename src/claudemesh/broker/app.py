@@ -187,11 +187,12 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
     metrics.attach(world.observer)
     admin = read_admin_token(settings, world)
     certificate = read_certificate(settings, world)
-    if certificate is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificate.reload)
+    # Without TLS there is nothing to read again, and it must not end the broker either.
+    reload = (lambda: None) if certificate is None else certificate.reload
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     hub = Hub(world.observer)
     board = Switchboard(hub, stores.bus, world.observer, stores.deliveries.prime)
-    seating = Seating(stores.seats, hub, board, world.observer)
+    seating = Seating(stores.seats, hub, board, world.clock, world.observer)
     depth = Depth(stores.deliveries, world.clock)
     await seating.beat()
     listener = bind_tcp(address.host, address.port, allow_any=not address.is_loopback)
@@ -210,8 +211,10 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
             depth=depth,
             metrics=metrics,
             spawn=spawn,
+            stop=stop,
         )
-        app: App = assemble(parts)
+        assembled = assemble(parts)
+        app: App = assembled.app
         if address.is_loopback:  # a web page must not get to it through the browser of this machine
             app = LocalGuard(
                 app,
@@ -225,7 +228,13 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
         tls = None if certificate is None else certificate.context
         server = Server(app, [listener], world.observer, limits=server_limits(settings), tls=tls)
         await server.start()
-        keeping = [spawn(_upkeep_of(settings, world, stores).run(seating, settings.retention.sweep_every_s))]
+        keeping = [
+            spawn(
+                _upkeep_of(settings, world, stores).run(
+                    seating, assembled.look_over, settings.retention.sweep_every_s
+                )
+            )
+        ]
         keeping.append(spawn(_watch_depth(depth, metrics)))
         if not stores.bus.is_alone:
             keeping.append(spawn(board.look_again()))
@@ -249,7 +258,7 @@ async def _background(world: World) -> AsyncIterator[Callable[[Coroutine[Any, An
         try:
             await coroutine
         except Exception as error:  # noqa: BLE001  one that fails must not take the others with it
-            world.observer.publish(TaskFailed(getattr(coroutine, "__qualname__", ""), type(error).__name__))
+            world.observer.publish(TaskFailed.of(getattr(coroutine, "__qualname__", ""), error))
 
     async with asyncio.TaskGroup() as group:
         yield lambda coroutine: group.create_task(guarded(coroutine))

@@ -1,5 +1,6 @@
 """The parts of a broker joined together; what runs when, and what stops when, is for `app`."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -43,15 +44,32 @@ class Parts:
     depth: Depth
     metrics: BrokerMetrics
     spawn: Spawn
+    stop: asyncio.Event  # set when it is about to end
 
 
 def broker_version() -> str:
     return version("claudemesh")
 
 
-def assemble(parts: Parts) -> Router:
-    """Return the application that the server serves."""
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    app: Router
+    look_over: Callable[[], Awaitable[None]]  # reads again what others may have changed and not told
+
+
+def assemble(parts: Parts) -> Assembled:
+    """Put together the application that the server serves, and what keeps it in step with other brokers."""
     world, stores = parts.world, parts.stores
+    house = _house(parts)
+
+    async def look_over() -> None:
+        await parts.seating.look_over()
+        for uid in {connection.identity.mesh.uid for connection in parts.hub.everybody()}:
+            mesh = await stores.directory.mesh(uid)
+            if mesh is not None:
+                house.service.learn(mesh)
+
+    _listen(parts, house, look_over)
     http = HttpParts(
         membership=MembershipService(
             stores.directory, world.clock, world.ids.ulid, parts.keys.pubkey, _announcing(parts.board)
@@ -61,7 +79,23 @@ def assemble(parts: Parts) -> Router:
         health=_health(parts),
         version=broker_version(),
     )
-    return Router(broker_routes(http), world.observer, {"/v1/ws": SocketApp(_house(parts))})
+    return Assembled(Router(broker_routes(http), world.observer, {"/v1/ws": SocketApp(house)}), look_over)
+
+
+def _listen(parts: Parts, house: House, look_over: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Hear what the other brokers of this store tell."""
+
+    def heard(bulletin: Bulletin) -> None:
+        parts.board.heard(bulletin)
+        if isinstance(bulletin, Budgeted):
+            house.service.set_budget(bulletin)
+
+    def missed() -> None:
+        if not parts.stop.is_set():
+            parts.board.missed()
+            parts.spawn(look_over())
+
+    parts.stores.bus.listen(heard, missed)
 
 
 def _announcing(board: Switchboard) -> Joined:
@@ -88,12 +122,6 @@ def _house(parts: Parts) -> House:
     world, stores, board = parts.world, parts.stores, parts.board
     service = _service(parts)
 
-    def heard(bulletin: Bulletin) -> None:
-        board.heard(bulletin)
-        if isinstance(bulletin, Budgeted):
-            service.set_budget(bulletin)
-
-    stores.bus.listen(heard, board.missed)
     ports = CallPorts(
         accepts=stores.accepts,
         deliveries=stores.deliveries,

@@ -1,9 +1,10 @@
 """What happens in a broker, for logs and metrics. Published after the commit it tells of."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from claudemesh.broker.policy import Phase
+from claudemesh.kernel.errors import MeshError
 from claudemesh.runtime.observe import Level
 
 
@@ -47,6 +48,15 @@ class BrokerStarted:
     name: ClassVar[str] = "broker.started"
     url: str
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBegan:
+    """The database is another one than before, or an older one: what was accepted last may be missing in it."""
+
+    name: ClassVar[str] = "broker.epoch_began"
+    level: ClassVar[Level] = "error"
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +149,12 @@ class TaskFailed:
     level: ClassVar[Level] = "error"
     task: str
     error: str
+    detail: str = ""
+
+    @classmethod
+    def of(cls, task: str, error: Exception) -> Self:
+        """Say what failed; of an error of ours also why, since its text is made to be read."""
+        return cls(task, type(error).__name__, error.detail if isinstance(error, MeshError) else "")
 
 
 @dataclass(frozen=True, slots=True)

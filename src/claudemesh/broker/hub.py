@@ -100,8 +100,9 @@ class Hub:
 
     def unseat(self, token: int, meeting: Meeting) -> None:
         """End the connection with this seat, if it is here: a newer one came under its key."""
-        code = _CLOSE_CODES[meeting]
-        self.put_out([token], code, frames.CLOSE_WORDS[code])
+        code = _CLOSE_CODES.get(meeting)
+        if code is not None:
+            self.put_out([token], code, frames.CLOSE_WORDS[code])
 
     def put_out(self, tokens: Iterable[int], code: int, reason: str) -> None:
         """End the connections that have these seats."""

@@ -261,7 +261,7 @@ class Beat(msgspec.Struct, frozen=True):
 
     is_keeper: bool  # it is the one that sweeps and checks
     is_forgotten: bool = False  # it was silent for too long: its seats are gone, and all its connections have to be
-    bereft: list[int] = []  # members who lost sessions with a broker that died
+    bereft: list[int] = []  # members who lost seats with a broker that died
 
 
 # --- what brokers tell each other, as hints only ---------------------------------------------------

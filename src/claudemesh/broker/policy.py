@@ -5,14 +5,16 @@ would be overtaken. What is refused for good holds nobody up.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from claudemesh.broker.model import (
     Accepted,
     AcceptOutcome,
+    Claim,
     ConnectionPolicy,
     DedupeState,
     DeliveryState,
@@ -23,6 +25,7 @@ from claudemesh.broker.model import (
     Newcomer,
     RecipientReceipt,
     Role,
+    Sender,
     StandingMessage,
 )
 from claudemesh.kernel.admission import AdmissionTable, Conflict, Match, Replay, Standing
@@ -34,14 +37,18 @@ from claudemesh.kernel.errors import (
     IntegrityError,
     InvalidRequest,
     InviteRefused,
+    LeaseLost,
     MeshError,
     NameTaken,
+    NotFound,
     PayloadTooLarge,
     PredecessorDeferred,
     Revoked,
 )
 from claudemesh.kernel.fingerprint import Kind, SendRequest, fingerprint_send, prefix
 from claudemesh.kernel.ids import parse_client_message_id
+from claudemesh.kernel.lease import Acquire, Fence, Granted, Lease, Lost, Renew
+from claudemesh.kernel.lease import judge as judge_lease
 
 FRAME_ITEMS_MAX: Final = 256
 SENDER_SEQ_MAX: Final = 2**63 - 1
@@ -233,10 +240,18 @@ def derive_counts(recipients: Sequence[RecipientReceipt]) -> dict[str, int]:
 
 
 def judge_meeting(
-    policy: ConnectionPolicy, standing_instance: str, new_instance: str, *, is_resume: bool = False
+    policy: ConnectionPolicy,
+    standing_instance: str,
+    new_instance: str,
+    *,
+    is_resume: bool = False,
+    is_silent: bool = False,
 ) -> Meeting:
+    """Judge one that stands. Of a broker that has fallen silent it keeps nobody out: it may well be gone."""
     if is_resume or standing_instance == new_instance:
         return Meeting.REPLACED
+    if is_silent and policy is ConnectionPolicy.PREFER_OLDEST:
+        return Meeting.SUPERSEDED
     return {
         ConnectionPolicy.PREFER_NEWEST: Meeting.SUPERSEDED,
         ConnectionPolicy.PREFER_OLDEST: Meeting.REFUSED,
@@ -250,6 +265,74 @@ def judge_meeting(
 def is_attempt(pushed_at_ms: int, last_life_ms: int) -> bool:
     """Say whether a push without an ack counts: the socket was still alive long after it. Being away never does."""
     return last_life_ms - pushed_at_ms >= ATTEMPT_AFTER_MS
+
+
+# --- the work of queues ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """The lease of a queue's message, as it stands."""
+
+    owner_id: int | None
+    token: int
+    expires_at_ms: int
+    is_settled: bool
+    is_acted: bool
+
+
+def derive_grant(worker: Sender, last_token: int, ttl_ms: int, now_ms: int) -> Lease:
+    """Return the lease of a message that nobody held, with the worker."""
+    verdict = judge_lease(Lease(None, last_token, 0), Acquire(str(worker.member_id), ttl_ms), now_ms)
+    if not isinstance(verdict, Granted):
+        raise IntegrityError("a vacant lease was not granted")
+    return verdict.lease
+
+
+def is_acked(held: HeldLease, claim: Claim) -> bool:
+    """Say whether the ack of this claim was said before: then its answer was lost, and is given again."""
+    return held.is_acted and (held.owner_id, held.token) == (claim.sender.member_id, claim.token)
+
+
+def judge_settle(held: HeldLease, claim: Claim, now_ms: int) -> LeaseLost | None:
+    """Say why the worker may neither ack this nor give it back."""
+    verdict = _judge_claim(held, Fence(_owner(claim), claim.token), now_ms)
+    return None if isinstance(verdict, Lease) else verdict
+
+
+def judge_renew(held: HeldLease, claim: Claim, ttl_ms: int, now_ms: int) -> Lease | LeaseLost:
+    return _judge_claim(held, Renew(_owner(claim), claim.token, ttl_ms), now_ms)
+
+
+def _judge_claim(held: HeldLease, request: Fence | Renew, now_ms: int) -> Lease | LeaseLost:
+    owner = None if held.owner_id is None else str(held.owner_id)
+    verdict = judge_lease(Lease(owner, held.token, held.expires_at_ms), request, now_ms)
+    if isinstance(verdict, Granted) and not held.is_settled:
+        return verdict.lease
+    return LeaseLost(reason=verdict.because if isinstance(verdict, Lost) else "settled")
+
+
+def _owner(claim: Claim) -> str:
+    return str(claim.sender.member_id)
+
+
+# --- what is forgotten -----------------------------------------------------------------------------
+
+
+def plan_pruned(rows: Iterable[Any], position: int, now_ms: int) -> tuple[int, list[tuple[int, str]]]:
+    """Say up to which tombstone to go from a position, and which ids to forget on the way.
+
+    A row is a tombstone's number, then sender, id and expiry of what still stands under the id of its message.
+    They stand in the order in which they expire: the first that has not ends it.
+    """
+    expired: list[tuple[int, str]] = []
+    for tombstone_id, sender_id, client_message_id, expires_at in rows:
+        if client_message_id is not None:
+            if expires_at is None or expires_at > now_ms:
+                break
+            expired.append((sender_id, client_message_id))
+        position = tombstone_id
+    return position, expired
 
 
 # --- who may change what ---------------------------------------------------------------------------
@@ -273,6 +356,13 @@ def judge_join(
     if is_key_used:
         return InviteRefused("this key was used in the mesh before", reason="not_allowed")
     return NameTaken(f"another member is called {newcomer.name}") if is_name_taken else None
+
+
+def judge_target(found: Member | None, role: Role | None) -> Member | NotFound:
+    """Return whom to give this role, or with None revoke. Who was revoked has no role, and may be revoked again."""
+    if found is None or (found.revoked_at is not None and role is not None):
+        return NotFound("no member goes by this name or key")
+    return found
 
 
 def judge_member_change(actor: Member, target: Member, role: Role | None, owners: int) -> MeshError | None:

@@ -4,7 +4,7 @@ Every write returns after its commit is durable. A call that is made first is ap
 from one task (each submits in its first step).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from claudemesh.broker.model import (
@@ -133,7 +133,7 @@ class DirectoryStore(Protocol):
     async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
         """End a membership, another's or one's own; said again it is as it was.
 
-        Its key and its name stay taken, its subscriptions end, and what it sent or waits for stays. Raises
+        Its key and its name stay taken, its subscriptions and seats end, what it sent or waits for stays. Raises
         NotFound, Forbidden, or Revoked if the actor itself was.
         """
 
@@ -221,8 +221,8 @@ class SeatStore(Protocol):
         this one has to go, or Revoked.
         """
 
-    async def leave(self, seat: Seat) -> None:
-        """Give it up; may be called twice."""
+    async def leave(self, tokens: Collection[int]) -> list[int]:
+        """Give up the seats with these tokens, if they stand; return the members whose they were."""
 
     async def standing(self) -> set[int]:
         """Return the tokens of all seats that this broker gave and that still stand."""

@@ -20,6 +20,7 @@ from claudemesh.broker.model import (
     Duplicate,
     Fresh,
     Identity,
+    Mesh,
     Message,
     StandingMessage,
 )
@@ -87,7 +88,7 @@ class AcceptService:
         self._clock = clock
         self._observer = observer
         self._told = told
-        self._budgets: dict[int, int | None] = {}  # of meshes that changed theirs since their members' hellos
+        self._budgets: dict[int, int | None] = {}  # by mesh, as last read or told
 
     async def accept(self, identity: Identity, items: Sequence[Presented]) -> list[AcceptOutcome]:
         """Return an outcome for each item, in their order."""
@@ -123,6 +124,10 @@ class AcceptService:
     def set_budget(self, budget: Budgeted) -> None:
         """Go by the mesh's new budget from now on."""
         self._budgets[budget.mesh] = budget.sends_per_window
+
+    def learn(self, mesh: Mesh) -> None:
+        """Go by what the store says of the mesh: a change may have been told and not heard."""
+        self._budgets[mesh.id] = mesh.sends_per_window
 
     # --- B0 and B1 ---------------------------------------------------------------------------------
 

@@ -6,15 +6,18 @@ import msgspec
 from msgspec import Meta
 
 from claudemesh.kernel.retention import WINDOW_DAYS_MIN
+from claudemesh.wire.names import SENDS_PER_WINDOW_MAX
 from claudemesh.wire.negotiation import INLINE_BYTES_DEFAULT, PAYLOAD_BYTES_MIN
 
 LISTEN_DEFAULT: Final = "127.0.0.1:7450"
 RETENTION_DAYS_DEFAULT: Final = 365
+DAYS_MAX: Final = 36_500  # a hundred years; for longer there is the permanent mode
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     sends_per_window: Annotated[
-        int, Meta(ge=1, description="How many new messages a member may send in one window.")
+        int,
+        Meta(ge=1, le=SENDS_PER_WINDOW_MAX, description="How many new messages a member may send in one window."),
     ] = 6_000
     window_s: Annotated[int, Meta(ge=1, description="The length of that window, in seconds.")] = 60
     inline_bytes: Annotated[
@@ -23,9 +26,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    message_days: Annotated[int, Meta(ge=1, description="How long messages are kept.")] = RETENTION_DAYS_DEFAULT
+    message_days: Annotated[int, Meta(ge=1, le=DAYS_MAX, description="How long messages are kept.")] = (
+        RETENTION_DAYS_DEFAULT
+    )
     dedupe_days: Annotated[
-        int, Meta(ge=WINDOW_DAYS_MIN, description="How long ids are known; never less than the messages.")
+        int,
+        Meta(ge=WINDOW_DAYS_MIN, le=DAYS_MAX, description="How long ids are known; never less than the messages."),
     ] = RETENTION_DAYS_DEFAULT
     mode: Annotated[
         Literal["retention_scoped", "permanent"],

@@ -41,6 +41,10 @@ class Switchboard:
         self._observer = observer
         self._hand_over = prime
 
+    @property
+    def is_alone(self) -> bool:
+        return self._bus.is_alone
+
     # --- what happened here ------------------------------------------------------------------------
 
     def committed(self, fresh: Sequence[Fresh]) -> None:

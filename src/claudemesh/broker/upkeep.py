@@ -46,7 +46,7 @@ class Upkeep:
         self._observer = observer
         self._message_ms = message_days * DAY_MS
 
-    async def run(self, seating: Seating, sweep_every_s: float) -> None:
+    async def run(self, seating: Seating, look_over: Task, sweep_every_s: float) -> None:
         """Do it all, each in its own rhythm, until cancelled."""
 
         def if_keeper(task: Task) -> Task:
@@ -58,7 +58,8 @@ class Upkeep:
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._every(BEAT_EVERY_S, "beat", seating.beat))
-            group.create_task(self._every(LOOK_OVER_EVERY_S, "look over seats", seating.look_over))
+            group.create_task(self._every(BEAT_EVERY_S, "catch up", seating.catch_up))
+            group.create_task(self._every(LOOK_OVER_EVERY_S, "look over", look_over))
             group.create_task(self._every(EXPIRE_EVERY_S, "expire", if_keeper(self.expire)))
             group.create_task(self._every(sweep_every_s, "sweep", if_keeper(self.sweep)))
             group.create_task(self._every(CHECK_EVERY_S, "check", if_keeper(self.check)))
@@ -105,4 +106,4 @@ class Upkeep:
             try:
                 await task()
             except Exception as error:  # noqa: BLE001  whatever it was, the next turn comes
-                self._observer.publish(TaskFailed(name, type(error).__name__))
+                self._observer.publish(TaskFailed.of(name, error))

@@ -199,6 +199,7 @@ class Connection:
             raise Closing(CLOSE_INTERNAL, error.code) from error
 
     async def _be_seated(self) -> None:
+        self._house.service.learn(self.identity.mesh)
         try:
             await self._house.seating.admit(self.identity, self._join)
         except AlreadyConnected as error:

@@ -14,6 +14,7 @@ from claudemesh.kernel.fingerprint import MENTIONS
 
 META_BYTES_MAX: Final = 64 * 1024
 MENTIONS_MAX: Final = 256
+MENTION_LENGTH_MAX: Final = 128  # a store may not be able to look up longer ones
 REPLY_TO_LENGTH_MAX: Final = 128
 
 
@@ -39,4 +40,6 @@ def _mentions(mentions: Json) -> tuple[str, ...]:
         raise InvalidRequest(f"meta.{MENTIONS} is a list of texts")
     if len(mentions) > MENTIONS_MAX:
         raise InvalidRequest(f"more than {MENTIONS_MAX} mentions")
+    if any(len(str(mention)) > MENTION_LENGTH_MAX for mention in mentions):
+        raise InvalidRequest(f"a mention is longer than {MENTION_LENGTH_MAX} characters")
     return tuple(dict.fromkeys(str(mention) for mention in mentions))

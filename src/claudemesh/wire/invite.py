@@ -5,12 +5,15 @@ role, its uses and its expiry are judged when it is redeemed.
 """
 
 import base64
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from claudemesh.kernel.errors import InvalidRequest
 
 CODE_LENGTH_MAX = 4096
+INVITE_ID_LENGTH_MAX = 128
 
 
 class CreateMesh(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +30,7 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True):
     broker_url: str
     mesh_id: str
     slug: str
-    invite_id: str
+    invite_id: Annotated[str, Meta(max_length=INVITE_ID_LENGTH_MAX)]
     uses: int
     expires_at: int  # wall ms
     broker_key: str

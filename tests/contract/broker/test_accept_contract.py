@@ -110,6 +110,7 @@ async def test_an_id_that_was_refused_is_free_for_the_next_of_its_batch_and_keep
     messages = [dm("1", "nobody"), dm("2", "bob"), dm("1", "bob"), dm("3", "bob")]
     outcomes = await house.stores.accepts.accept(batch(town["alice"], *messages))
     assert words(outcomes) == ["destination_not_found", 1, 2, 3]
+    assert await house.stores.upkeep.check() == []
 
 
 @pytest.mark.req("B5")

@@ -108,7 +108,7 @@ async def test_a_newer_connection_at_another_broker_gets_what_waits(
     assert (await street.two.deliveries.page(second.seat, 0, 10, WIDE)).upto == 1
     assert await street.one.seats.standing() == ({first.token} if meeting is None else set())
     assert await street.two.seats.standing() == {second.seat.token}
-    await street.two.seats.leave(second.seat)
+    await street.two.seats.leave([second.seat.token])
     again = await street.one.deliveries.page(first, 0, 10, WIDE)
     assert again.upto == (1 if meeting is None else 0), "only one that was let stay comes back"
 
@@ -122,7 +122,7 @@ async def test_where_the_oldest_is_preferred_it_stays_also_at_another_broker(str
 
 
 @pytest.mark.req("Q1")
-async def test_a_broker_that_does_not_beat_loses_its_seats_and_the_members_learn_of_their_sessions(
+async def test_a_broker_that_does_not_beat_loses_its_seats_and_their_members_are_told(
     street: Street,
 ) -> None:
     town = await settle(street.one, "alice", "bob", "carol")
@@ -135,7 +135,8 @@ async def test_a_broker_that_does_not_beat_loses_its_seats_and_the_members_learn
     for _ in range(2):
         await street.pass_time(LEASE_MS - 1000)
         beat = await street.one.seats.beat()
-    assert (beat.is_keeper, beat.is_forgotten, beat.bereft) == (True, False, [town["bob"].member_id])
+    assert (beat.is_keeper, beat.is_forgotten) == (True, False)
+    assert {*beat.bereft} == {town["bob"].member_id, town["carol"].member_id}
     assert len((await street.one.deliveries.page(own, 0, 10, WIDE)).parcels) == 1
     assert (await street.two.deliveries.page(session, 0, 10, WIDE)).parcels == []
     assert await street.one.seats.present(town.mesh.id) == {town["bob"].member_id}
@@ -144,6 +145,31 @@ async def test_a_broker_that_does_not_beat_loses_its_seats_and_the_members_learn
     assert await street.two.seats.standing() == set()
     assert (await street.two.seats.beat()).is_forgotten is False
     assert (await take(street.two, town, "carol")).token > session.token
+
+
+@pytest.mark.req("N4")
+@pytest.mark.parametrize("policy", [ConnectionPolicy.PREFER_NEWEST, ConnectionPolicy.PREFER_OLDEST])
+async def test_a_silent_brokers_seat_keeps_nobody_out_and_is_gone_when_another_came(
+    street: Street, policy: ConnectionPolicy
+) -> None:
+    town = await settle(street.one, "alice", "bob")
+    old = await take(street.one, town, "bob")
+    await street.pass_time(LEASE_MS + 1000)
+    assert (await street.two.seats.beat()).bereft == []  # it was silent itself
+    seated = await meet(street, town, "two", policy)
+    assert seated.displaced == [Displaced(old.token, Meeting.SUPERSEDED)]
+    assert (await street.one.seats.beat()).is_forgotten is False  # the others of its seats stand
+    assert await street.one.seats.standing() == set()
+
+
+@pytest.mark.req("Q8")
+async def test_a_revoked_member_has_no_seat_at_any_broker(street: Street) -> None:
+    town = await settle(street.one, "alice", "bob")
+    seat = await take(street.two, town, "bob")
+    await street.one.accepts.accept(batch(town["alice"], dm("1", "bob")))
+    await street.one.directory.revoke(town["alice"], "bob", NOW)
+    assert await street.two.seats.standing() == set()
+    assert (await street.two.deliveries.page(seat, 0, 10, WIDE)).parcels == []
 
 
 async def test_a_broker_that_was_itself_silent_takes_nobody_for_dead(street: Street) -> None:

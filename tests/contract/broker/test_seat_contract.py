@@ -25,8 +25,8 @@ async def test_what_waits_is_for_the_newest_seat_and_for_the_next_newest_when_th
     assert await waiting(stores, older) == ([], 0)
     assert await waiting(stores, newer) == ([1, 2], 2)
     assert await stores.deliveries.count_attempts(older, [1, 2], NOW) == []
-    await stores.seats.leave(newer)
-    await stores.seats.leave(newer)
+    await stores.seats.leave([newer.token])
+    await stores.seats.leave([newer.token])
     assert await waiting(stores, newer) == ([], 0)
     assert await waiting(stores, older, after=1) == ([2], 2)
 
@@ -43,7 +43,7 @@ async def test_a_session_gets_what_names_it_and_its_member_the_rest_and_all_once
     assert await waiting(stores, session) == ([1, 3], 3)
     assert await waiting(stores, own, after=2) == ([], 3), "it was looked at, and is another's"
     assert await waiting(stores, own, after=3) == ([], 3)
-    await stores.seats.leave(session)
+    await stores.seats.leave([session.token])
     assert await waiting(stores, own) == ([1, 2, 3], 3)
 
 
@@ -60,7 +60,7 @@ async def test_whoever_has_a_seat_is_present_until_it_leaves(house: House) -> No
     assert await stores.seats.present(town.mesh.id) == {town["alice"].member_id, town["bob"].member_id}
     assert await stores.seats.standing() == {one.token for one in (*taken, far)}
     for one in taken:
-        await stores.seats.leave(one)
+        await stores.seats.leave([one.token])
     assert await stores.seats.present(town.mesh.id) == set()
     assert await stores.seats.standing() == {far.token}
 

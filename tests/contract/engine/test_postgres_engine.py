@@ -1,8 +1,11 @@
 """What stores on PostgreSQL rely on: order, groups that share a commit, failures that stay where they belong."""
 
 import asyncio
+import os
 import re
-from collections.abc import AsyncIterator, Sequence
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from uuid import uuid4
 
 import asyncpg
@@ -15,6 +18,7 @@ from claudemesh.storage.postgres import connection as connections
 from tests.services.postgres import Installation, private_postgres
 
 BOUND_S = 30
+WITHIN_S = 10  # much less than what a server that does not answer is given
 SCHEMA = Schema(
     "notes",
     (Migration(1, "notes", "CREATE TABLE notes.note (id bigint GENERATED ALWAYS AS IDENTITY, text text UNIQUE)"),),
@@ -42,6 +46,22 @@ async def note(connection: Connection, texts: Sequence[str]) -> list[str | MeshE
 
 async def written(database: Database) -> list[str]:
     return [row[0] for row in await database.fetch("SELECT text FROM notes.note ORDER BY id")]
+
+
+async def backend(database: Database) -> int:
+    """Return the process that serves the connection which the pool lends next."""
+    pid: int = (await database.fetch("SELECT pg_backend_pid()"))[0][0]
+    return pid
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Let a process of the server answer nothing, as if its machine were gone."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 # --- writers -------------------------------------------------------------------------------------------------
@@ -173,11 +193,50 @@ async def test_a_statement_that_takes_too_long_is_ended_and_the_store_goes_on(
     monkeypatch.setattr(connections, "STATEMENT_MS", 50)
     hasty = Database(database.endpoint)
     try:
-        with pytest.raises(StoreUnavailable):
-            await hasty.fetch("SELECT pg_sleep(30)")
+        async with asyncio.timeout(WITHIN_S):
+            with pytest.raises(StoreUnavailable):
+                await hasty.fetch("SELECT pg_sleep(30)")
         assert [row[0] for row in await hasty.fetch("SELECT 1")] == [1]
     finally:
         await hasty.aclose()
+
+
+async def test_every_wait_at_the_server_has_an_end(database: Database) -> None:
+    ends = {
+        "statement_timeout": connections.STATEMENT_MS,
+        "lock_timeout": connections.LOCK_MS,
+        "idle_in_transaction_session_timeout": connections.FORGOTTEN_MS,
+    }
+    set_to = await database.fetch("SELECT name, setting::integer FROM pg_settings WHERE name = ANY($1)", [*ends])
+    assert dict(set_to) == ends
+
+
+async def test_a_server_that_answers_nothing_is_unavailable_in_time(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = await backend(database)
+    monkeypatch.setattr(connections, "CALLER_S", 0.1)
+    with stopped(pid):
+        async with asyncio.timeout(WITHIN_S):
+            with pytest.raises(StoreUnavailable):
+                await database.fetch("SELECT 1")
+
+
+async def test_a_connection_whose_caller_went_away_in_the_middle_is_lent_to_nobody(database: Database) -> None:
+    pid = await backend(database)
+    with stopped(pid):  # it never learns that nobody waits any more
+        asked = asyncio.ensure_future(database.fetch("SELECT pg_backend_pid()"))
+        await asyncio.sleep(0)  # it was sent
+        asked.cancel()
+        await asyncio.wait([asked])
+        async with asyncio.timeout(WITHIN_S):
+            assert await backend(database) != pid
+
+
+async def test_a_connection_that_comes_back_in_a_transaction_is_lent_to_nobody(database: Database) -> None:
+    pid = await backend(database)
+    await database.fetch("BEGIN")  # as if its end had failed
+    assert await backend(database) != pid
 
 
 async def test_a_commit_waits_for_the_disk_whatever_the_database_is_set_to(

@@ -90,7 +90,7 @@ class Office:
         observer = Observer()
         self.hub = Hub(observer)
         self.board = Switchboard(self.hub, stores.bus, observer)
-        self.seating = Seating(stores.seats, self.hub, self.board, observer)
+        self.seating = Seating(stores.seats, self.hub, self.board, clock, observer)
         self.phones: list[Phone] = []
         self.leaving: set[asyncio.Task[None]] = set()
         stores.bus.listen(self.board.heard, self.board.missed)

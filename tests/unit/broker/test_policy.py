@@ -2,19 +2,27 @@
 
 import pytest
 
-from claudemesh.broker.model import ConnectionPolicy, DeliveryState, Member, RecipientReceipt, Role
+from claudemesh.broker.model import Claim, ConnectionPolicy, DeliveryState, Member, RecipientReceipt, Role, Sender
 from claudemesh.broker.policy import (
+    HeldLease,
     Meeting,
+    derive_grant,
     derive_message_state,
+    is_acked,
     is_attempt,
     judge_manager,
     judge_meeting,
     judge_member_change,
+    judge_renew,
+    judge_settle,
     judge_size,
+    judge_target,
+    plan_pruned,
     present,
 )
-from claudemesh.kernel.errors import Forbidden, InvalidRequest, PayloadTooLarge, Revoked
+from claudemesh.kernel.errors import Forbidden, InvalidRequest, LeaseLost, NotFound, PayloadTooLarge, Revoked
 from claudemesh.kernel.fingerprint import Kind, SendRequest
+from claudemesh.kernel.lease import Lease
 
 
 @pytest.mark.req("N4")
@@ -101,6 +109,75 @@ def test_the_same_mention_twice_is_one() -> None:
     assert message.mentions == ("bob", "ann")
 
 
+# --- the work of queues --------------------------------------------------------------------------------------
+
+ANN, BEN, UNTIL = 1, 2, 1_000
+
+
+def held(owner_id: int | None = ANN, *, is_settled: bool = False, is_acted: bool = False) -> HeldLease:
+    return HeldLease(owner_id, 7, UNTIL, is_settled, is_acted)
+
+
+def claim(worker: int = ANN, token: int = 7) -> Claim:
+    return Claim(Sender(1, worker), "jobs", "b1", token)
+
+
+@pytest.mark.req("Q3")
+@pytest.mark.parametrize(
+    ("stands", "says", "now_ms", "reason"),
+    [
+        (held(), claim(), UNTIL - 1, None),
+        (held(), claim(), UNTIL, "expired"),
+        (held(), claim(token=6), 0, "stale_token"),
+        (held(), claim(BEN), 0, "not_owner"),
+        (held(None), claim(), 0, "not_owner"),
+        (held(is_settled=True), claim(), 0, "settled"),
+        (held(is_settled=True), claim(), UNTIL, "expired"),
+    ],
+)
+def test_work_is_settled_and_renewed_only_by_whoever_holds_it_and_while_it_is_open(
+    stands: HeldLease, says: Claim, now_ms: int, reason: str | None
+) -> None:
+    refusal, renewed = judge_settle(stands, says, now_ms), judge_renew(stands, says, 500, now_ms)
+    if reason is None:
+        assert refusal is None
+        assert renewed == Lease(str(ANN), 7, now_ms + 500)
+    else:
+        assert isinstance(refusal, LeaseLost)
+        assert isinstance(renewed, LeaseLost)
+        assert refusal.extras["reason"] == renewed.extras["reason"] == reason
+
+
+@pytest.mark.req("Q3")
+def test_an_ack_was_said_before_only_by_the_worker_and_under_the_token_that_did_it() -> None:
+    done = held(is_settled=True, is_acted=True)
+    assert is_acked(done, claim())
+    assert not is_acked(done, claim(BEN))
+    assert not is_acked(done, claim(token=6))
+    assert not is_acked(held(is_settled=True), claim()), "it was given up, not done"
+
+
+@pytest.mark.req("Q3")
+def test_every_grant_has_a_greater_token() -> None:
+    assert derive_grant(Sender(1, ANN), 7, 500, 10) == Lease(str(ANN), 8, 510)
+
+
+# --- what is forgotten ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("B7")
+@pytest.mark.parametrize("still_needed", [None, 101])
+def test_ids_are_forgotten_up_to_the_first_that_is_still_needed(still_needed: int | None) -> None:
+    rows = [(4, 1, "a", 99), (6, None, None, None), (7, 1, "b", 100), (8, 2, "c", still_needed), (9, 2, "d", 1)]
+    assert plan_pruned(rows, 3, 100) == (7, [(1, "a"), (1, "b")])
+
+
+@pytest.mark.req("B7")
+def test_a_tombstone_whose_id_is_gone_already_is_passed_over() -> None:
+    assert plan_pruned([], 3, 100) == (3, [])
+    assert plan_pruned([(5, None, None, None)], 3, 100) == (5, [])
+
+
 # --- who may change what -------------------------------------------------------------------------------------
 
 OWNER, ADMIN, MEMBER = Role.OWNER, Role.ADMIN, Role.MEMBER
@@ -171,3 +248,12 @@ def test_everybody_may_leave_or_step_down_but_the_last_owner(role: Role) -> None
 def test_the_mesh_itself_is_changed_by_owners_and_admins() -> None:
     assert [judge_manager(member(1, role)) is None for role in (OWNER, ADMIN, MEMBER)] == [True, True, False]
     assert type(judge_manager(member(1, OWNER, revoked_at=1))) is Revoked
+
+
+@pytest.mark.req("Q8")
+def test_who_was_revoked_gets_no_role_and_may_be_revoked_again() -> None:
+    here, gone = member(1, MEMBER), member(2, MEMBER, revoked_at=1)
+    assert [judge_target(here, role) for role in (ADMIN, None)] == [here, here]
+    assert judge_target(gone, None) is gone
+    assert type(judge_target(gone, ADMIN)) is NotFound
+    assert [type(judge_target(None, role)) for role in (ADMIN, None)] == [NotFound] * 2

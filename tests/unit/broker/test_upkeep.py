@@ -31,6 +31,8 @@ class Seats:
 
     async def look_over(self) -> None: ...
 
+    async def catch_up(self) -> None: ...
+
 
 class Leases:
     def __init__(self) -> None:
@@ -52,7 +54,9 @@ async def test_only_the_keeper_does_what_is_done_once_and_a_beat_that_fails_ends
     seats: Any = Seats()
     leases: Any = Leases()
     nothing: Any = None
-    running = asyncio.create_task(Upkeep(nothing, leases, ManualClock(), Observer(), 365).run(seats, 3_600))
+    running = asyncio.create_task(
+        Upkeep(nothing, leases, ManualClock(), Observer(), 365).run(seats, seats.look_over, 3_600)
+    )
     async with asyncio.timeout(BOUND_S):
         await seats.has_beaten.wait()
         assert leases.count == 0

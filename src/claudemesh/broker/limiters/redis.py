@@ -34,10 +34,10 @@ class _Call:
     arguments: tuple[object, ...]
     answer: asyncio.Future[list[int | None]]
 
-    def settle(self, reply: list[int] | Exception) -> None:
+    def settle(self, reply: object) -> None:
         if self.answer.done():  # its caller is gone
             return
-        if isinstance(reply, Exception):  # only its kind is told: a text may hold what the address does
+        if not isinstance(reply, list):  # only its kind is told: a text may hold what the address does
             detail = f"budgets cannot be counted now: {type(reply).__name__}"
             self.answer.set_exception(LimiterUnavailable(detail, retry_after_ms=RETRY_AFTER_MS))
         else:
@@ -72,21 +72,26 @@ class RedisLimiter:
             await self._client.aclose()
 
     async def _run(self) -> None:
-        while self._waiting:
-            calls, self._waiting = self._waiting[:TOGETHER_MAX], self._waiting[TOGETHER_MAX:]
-            replies: list[Any]
-            try:
-                async with asyncio.timeout(ANSWER_S):
-                    replies = await self._ask(calls)
-            except Exception as error:  # noqa: BLE001  whatever it was, nobody is left without an answer
-                calls, self._waiting = calls + self._waiting, []  # who came meanwhile would only wait as long again
-                replies = [error] * len(calls)
-            for call, reply in zip(calls, replies, strict=True):
-                call.settle(reply)
-            if any(isinstance(reply, Exception) for reply in replies):
-                with suppress(Exception):
-                    await self._client.connection_pool.disconnect()  # by its name it may be another server by now
-        self._rounds = None
+        try:
+            while self._waiting:
+                await self._round()
+        finally:
+            self._rounds = None
+
+    async def _round(self) -> None:
+        calls, self._waiting = self._waiting[:TOGETHER_MAX], self._waiting[TOGETHER_MAX:]
+        replies: list[Any]
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                replies = await self._ask(calls)
+        except Exception as error:  # noqa: BLE001  whatever it was, nobody is left without an answer
+            calls, self._waiting = calls + self._waiting, []  # who came meanwhile would only wait as long again
+            replies = [error] * len(calls)
+        for call, reply in zip(calls, replies, strict=True):
+            call.settle(reply)
+        if not all(isinstance(reply, list) for reply in replies):
+            with suppress(Exception):
+                await self._client.connection_pool.disconnect()  # by its name it may be another server by now
 
     async def _ask(self, calls: list[_Call]) -> list[Any]:
         replies = await self._send("EVALSHA", self._digest, calls)

@@ -31,8 +31,15 @@ async def open_stores(settings: BrokerSettings, world: World) -> Stores:
         pool_max = settings.database.pool_max
         try:
             return await PostgresStores.open(
-                settings.store, clock=clock, mint=mint, render=render_delivery, pool_max=pool_max
+                settings.store,
+                clock=clock,
+                mint=mint,
+                render=render_delivery,
+                observer=world.observer,
+                pool_max=pool_max,
             )
+        except ValueError:  # its text quotes from the URL
+            raise ConfigError(f"store = {_POSTGRES[0]}… is no URL that a PostgreSQL is reached by") from None
         except StoreUnavailable as error:
             raise ConfigError(f"the store at {redact(settings.store)} cannot be used: {error.detail}") from error
     path = store_path(settings)
@@ -69,7 +76,10 @@ def store_path(settings: BrokerSettings) -> Path | None:
         return None
     if not url.startswith(_SQLITE) or url == _SQLITE:
         raise ConfigError(f"store begins with none of {_SQLITE}, {', '.join(_POSTGRES)}, or names no file")
-    return Path(url.removeprefix(_SQLITE)).absolute()
+    path = Path(url.removeprefix(_SQLITE)).absolute()
+    if not path.name:
+        raise ConfigError(f"store = {url!r} names no file")
+    return path
 
 
 def redact(url: str) -> str:

@@ -40,6 +40,11 @@ class Rendered:
                 oldest = next(iter(self._parcels))
                 self._bytes -= len(self._parcels.pop(oldest).payload)
 
+    def clear(self) -> None:
+        """Forget all of it: ids may have come to stand for other messages."""
+        with self._lock:
+            self._parcels, self._bytes = {}, 0
+
     def _parcel(self, row: Row) -> Parcel:
         history_id, sender_id, broker_message_id, client_message_id, uid, pubkey, name, kind, *rest = row
         ref, body, accepted_at, reply_to, priority, meta, encoding, to_session = rest

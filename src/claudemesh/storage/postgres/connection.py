@@ -4,6 +4,9 @@ Every wait has an end: of connecting, of a statement (here and at the server), o
 owner forgot. `synchronous_commit` is never off, whatever the database says: an acknowledgement is a promise.
 """
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,22 +51,38 @@ async def connect(endpoint: Endpoint, **overrides: str) -> Connection:
         **overrides,
     }
     with translated():
-        connection: Any = await asyncpg.connect(
-            endpoint.dsn, timeout=CONNECT_S, command_timeout=CALLER_S, server_settings=settings
-        )
+        connection: Any = await asyncpg.connect(endpoint.dsn, timeout=CONNECT_S, server_settings=settings)
         try:
-            if await connection.fetchval("SHOW synchronous_commit") == "off":
-                await connection.execute("SET synchronous_commit = on")
+            with bounded(connection):
+                if await connection.fetchval("SHOW synchronous_commit") == "off":
+                    await connection.execute("SET synchronous_commit = on")
         except BaseException:
             connection.terminate()
             raise
     return connection  # type: ignore[no-any-return]
 
 
+@contextmanager
+def bounded(connection: Connection, seconds: float | None = None) -> Iterator[None]:
+    """Cut the connection if what is done inside takes too long: the server does not answer at all.
+
+    Cut, and nothing is asked of the server: a commit that waits for its standby, and is asked to stop, stands as if
+    it had waited.
+    """
+    timer = asyncio.get_running_loop().call_later(CALLER_S if seconds is None else seconds, connection.terminate)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 async def check_server(connection: Connection) -> None:
     """Refuse a server that cannot keep our promise."""
     if await connection.fetchval("SHOW fsync") != "on":
         raise ConfigError("the PostgreSQL server runs with fsync = off: what it confirms, a power cut takes back")
+    encoding = await connection.fetchval("SHOW server_encoding")
+    if encoding != "UTF8":
+        raise ConfigError(f"the database is encoded in {encoding}, which cannot keep every text: make one in UTF8")
     version = int(await connection.fetchval("SHOW server_version_num"))
     if version < VERSION_MIN:
         raise ConfigError(f"PostgreSQL {version // 10_000} is too old: at least {VERSION_MIN // 10_000}")

@@ -19,6 +19,8 @@ _MEANING: Final[tuple[tuple[type[BaseException], type[MeshError]], ...]] = (
     (asyncpg.ObjectNotInPrerequisiteStateError, StoreUnavailable),  # a lock was not to be had in time
     (asyncpg.InvalidTransactionStateError, StoreUnavailable),  # a standby, or a transaction that was idle too long
     (asyncpg.PostgresSystemError, StoreUnavailable),  # an I/O error on the server's side
+    (asyncpg.InvalidCatalogNameError, StoreUnavailable),  # while the database is being exchanged for another
+    (asyncpg.ProgramLimitExceededError, StoreUnavailable),  # a queue of notifications that is full
     (asyncpg.InvalidAuthorizationSpecificationError, StoreUnavailable),  # while a password is being changed
     (asyncpg.InterfaceError, StoreUnavailable),  # the connection is gone
     (asyncpg.InternalClientError, StoreUnavailable),

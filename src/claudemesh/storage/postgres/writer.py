@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from claudemesh.kernel.errors import IntegrityError, MeshError, StoreUnavailable
 from claudemesh.runtime import points
-from claudemesh.storage.postgres.connection import Connection
+from claudemesh.storage.postgres.connection import Connection, bounded
 from claudemesh.storage.postgres.errors import is_passing, is_the_stores_fault, translate
 
 WEIGHT_MAX: Final = 256
@@ -135,11 +135,12 @@ class Writer:
 
     async def _once(self, operation: Operation[Any, Any], items: list[Any]) -> Sequence[object]:
         connection = await self._connected()
-        async with connection.transaction():
-            outcomes = await operation(connection, items)
-            if len(outcomes) != len(items):
-                raise IntegrityError(f"{len(items)} items went in, {len(outcomes)} outcomes came out")
-            points.reach(BEFORE_COMMIT)
+        with bounded(connection):
+            async with connection.transaction():
+                outcomes = await operation(connection, items)
+                if len(outcomes) != len(items):
+                    raise IntegrityError(f"{len(items)} items went in, {len(outcomes)} outcomes came out")
+                points.reach(BEFORE_COMMIT)
         points.reach(AFTER_COMMIT)
         return outcomes
 

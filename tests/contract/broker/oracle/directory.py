@@ -70,6 +70,7 @@ class OracleDirectoryStore:
         self._check_change(actor, target, None)
         if target.revoked_at is not None:
             return target
+        self._world.chairs = [chair for chair in self._world.chairs if chair.sender.member_id != target.id]
         for topic in self._world.topics.values():
             topic.subscribers.pop(target.id, None)
         return self._change(target.id, revoked_at=now_ms)

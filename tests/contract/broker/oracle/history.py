@@ -193,7 +193,7 @@ class History:
 
     async def leave_seat(self) -> None:
         number = self.dice.randrange(8)
-        await self.compare(lambda side: side.stores.seats.leave(side.seat(number)))
+        await self.compare(lambda side: side.leave(number))
 
     async def attempt(self) -> None:
         number, ids, now = self.dice.randrange(3), self.history_ids(40), self.now

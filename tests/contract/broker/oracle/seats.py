@@ -1,6 +1,6 @@
 """Which connection gets what waits for a key, and what the brokers of one store tell each other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from claudemesh.broker.model import Beat, Bulletin, Displaced, Identity, Meeting, Seat, Seated, Sender
 from claudemesh.broker.policy import judge_meeting
@@ -51,7 +51,10 @@ class OracleSeatStore:
         displaced = []
         for chair in _under(world, sender, session):
             if chair.broker != self._broker:
-                meeting = judge_meeting(identity.mesh.policy, chair.instance_id, identity.instance_id)
+                is_silent = world.brokers[chair.broker] <= world.lease_now()
+                meeting = judge_meeting(
+                    identity.mesh.policy, chair.instance_id, identity.instance_id, is_silent=is_silent
+                )
                 if meeting is Meeting.REFUSED:
                     raise AlreadyConnected
                 if meeting is not Meeting.SHARED:
@@ -62,8 +65,10 @@ class OracleSeatStore:
         world.chairs.append(Chair(world.tokens, self._broker, sender, session, identity.instance_id))
         return Seated(Seat(sender, session, world.tokens), displaced)
 
-    async def leave(self, seat: Seat) -> None:
-        self._world.chairs = [chair for chair in self._world.chairs if chair.token != seat.token]
+    async def leave(self, tokens: Collection[int]) -> list[int]:
+        left = [chair for chair in self._world.chairs if chair.token in tokens]
+        self._world.chairs = [chair for chair in self._world.chairs if chair not in left]
+        return [chair.sender.member_id for chair in left]
 
     async def standing(self) -> set[int]:
         return {chair.token for chair in self._world.chairs if chair.broker == self._broker}
@@ -79,13 +84,9 @@ class OracleSeatStore:
         bereft: set[int] = set()
         if until is not None and now < until:  # whoever was away itself cannot know who else was
             for broker in [broker for broker, until in world.brokers.items() if until <= now]:
-                bereft |= {chair.sender.member_id for chair in world.chairs if _is_session_of(broker, chair)}
+                bereft |= {chair.sender.member_id for chair in world.chairs if chair.broker == broker}
                 close_broker(world, broker)
         return Beat(min(world.brokers) == self._broker, until is None, sorted(bereft))
-
-
-def _is_session_of(broker: int, chair: Chair) -> bool:
-    return chair.broker == broker and chair.session_pubkey is not None
 
 
 class OracleBus:

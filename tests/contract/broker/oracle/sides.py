@@ -77,6 +77,9 @@ class Side:
         self._seats.append(seated.seat)
         return sorted((tokens.index(one.token), one.meeting) for one in seated.displaced)
 
+    async def leave(self, number: int) -> list[str]:
+        return [self.names[id_] for id_ in await self.stores.seats.leave([self.seat(number).token])]
+
     async def beat(self) -> list[Beat]:
         return [await broker.seats.beat() for broker in self.brokers]
 

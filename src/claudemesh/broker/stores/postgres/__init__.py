@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, Self
 
+import asyncpg
+
+from claudemesh.broker.events import EpochBegan
 from claudemesh.broker.model import Delivery
 from claudemesh.broker.stores.postgres.accept import PostgresAcceptStore
 from claudemesh.broker.stores.postgres.bus import PostgresBus
@@ -29,7 +32,8 @@ from claudemesh.broker.stores.postgres.upkeep import PostgresUpkeepStore
 from claudemesh.broker.stores.postgres.work import PostgresWorkStore
 from claudemesh.broker.stores.postgres.writers import MeshWriters
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import MeshError
+from claudemesh.kernel.errors import ConfigError, MeshError
+from claudemesh.runtime.observe import Observer
 from claudemesh.storage.migrate import load_migrations
 from claudemesh.storage.postgres import Database, Endpoint, Schema
 from claudemesh.storage.postgres.database import POOL_MAX
@@ -53,38 +57,46 @@ class PostgresStores:
     bus: PostgresBus
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913  its parts, by name
         cls,
         dsn: str,
         *,
         clock: Clock,
         mint: Callable[[], str],
         render: Callable[[Delivery], bytes],
+        observer: Observer | None = None,
         pool_max: int = POOL_MAX,
     ) -> Self:
         """Connect, bring the schema up to date and join the brokers that run on it."""
-        database = await Database.open(Endpoint(dsn), SCHEMA, pool_max=pool_max)
+        database = await _open_database(dsn, pool_max)
         writers = MeshWriters(database)
         bus = PostgresBus(database)
+        deliveries = PostgresDeliveryStore(database, render)
+
+        def moved(epoch: int | None) -> None:
+            deliveries.forget()
+            if observer is not None and epoch is not None:
+                observer.publish(EpochBegan(epoch))
+
         stores = cls(
             database,
             PostgresAcceptStore(database, mint, writers),
-            PostgresDeliveryStore(database, render),
+            deliveries,
             PostgresReceiptStore(database),
             PostgresDirectoryStore(database, writers),
             PostgresTopicStore(database, writers),
             PostgresWorkStore(database, writers),
-            PostgresUpkeepStore(database),
+            PostgresUpkeepStore(database, clock, moved),
             PostgresSeatStore(database, clock, bus.note_others),
             bus,
         )
         try:
-            await stores.upkeep.recognise_server(clock.wall_ms())
+            await database.greet_with(stores.upkeep.recognise_server)
             await stores.seats.register()
+            await bus.begin(str(stores.seats.broker_id))
         except BaseException:
             await database.aclose()
             raise
-        bus.begin(str(stores.seats.broker_id))
         return stores
 
     async def aclose(self) -> None:
@@ -93,3 +105,10 @@ class PostgresStores:
             await self.seats.aclose()
         await self.bus.aclose()
         await self.database.aclose()
+
+
+async def _open_database(dsn: str, pool_max: int) -> Database:
+    try:
+        return await Database.open(Endpoint(dsn), SCHEMA, pool_max=pool_max)
+    except asyncpg.PostgresError as error:  # a role with too few rights, or a schema of this name that is not ours
+        raise ConfigError(f"the database cannot be used: {str(error).partition(chr(10))[0]}") from error

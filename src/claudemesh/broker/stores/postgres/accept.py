@@ -33,6 +33,7 @@ from claudemesh.kernel.errors import (
     MeshError,
     NotSubscribed,
     Revoked,
+    StoreUnavailable,
 )
 from claudemesh.kernel.fingerprint import Fingerprint, Kind
 from claudemesh.storage.postgres import Connection, Database, Record

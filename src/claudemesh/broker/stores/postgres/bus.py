@@ -9,19 +9,19 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 from claudemesh.broker.model import Bulletin
 from claudemesh.broker.stores.postgres.notices import Gathered, Hello, Missed, Notice, parse, render
 from claudemesh.kernel.errors import MeshError
+from claudemesh.runtime.tokens import fresh_token
 from claudemesh.storage.postgres import Connection, Database
-from claudemesh.storage.postgres.connection import connect
+from claudemesh.storage.postgres.connection import bounded, connect
 from claudemesh.storage.postgres.errors import translated
 from claudemesh.storage.sqlfile import load_queries
 
 _SQL = load_queries(files(__package__) / "bus.sql")
 
-CHANNEL: Final = "claudemesh"
 PROBE_S: Final = 5.0
 BACKOFF_S: Final = (0.1, 5.0)  # the first, and the longest
 
@@ -30,6 +30,7 @@ class PostgresBus:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._name = ""
+        self.channel = ""
         self._others_run = False
         self._has_listened = False
         self._gathered = Gathered()
@@ -38,15 +39,16 @@ class PostgresBus:
         self._tasks: list[asyncio.Task[None]] = []
         self._heard: Callable[[Bulletin], None] = _ignore
         self._missed: Callable[[], None] = _ignore_missed
-        self.malformed = 0
 
     @property
     def is_alone(self) -> bool:
         return False
 
-    def begin(self, name: str) -> None:
+    async def begin(self, name: str) -> None:
         """Tell as this broker from now on."""
         self._name = name
+        await self._database.fetch(_SQL["offer_channel"], f"claudemesh_{fresh_token()}".encode())
+        self.channel = bytes((await self._database.fetch(_SQL["channel"]))[0][0]).decode()
         self._tasks.append(asyncio.get_running_loop().create_task(self._send()))
 
     def note_others(self, others_run: bool) -> None:  # noqa: FBT001  a switch
@@ -85,7 +87,7 @@ class PostgresBus:
                 async with self._sending:
                     await self._flush()
                 pause_s = BACKOFF_S[0]
-            except MeshError:
+            except Exception:  # noqa: BLE001  whatever it was: without this task no hint would leave any more
                 self._gathered.miss()
                 self._bell.set()
                 await asyncio.sleep(pause_s)
@@ -96,7 +98,7 @@ class PostgresBus:
 
         async def notify(connection: Connection) -> None:
             await connection.execute("SET LOCAL synchronous_commit = off")  # nothing is promised by a hint
-            await connection.fetch(_SQL["notify"], CHANNEL, payloads)
+            await connection.fetch(_SQL["notify"], self.channel, payloads)
 
         await self._database.transact(notify)
 
@@ -105,7 +107,7 @@ class PostgresBus:
     async def _listen(self) -> None:
         pause_s, longest_s = BACKOFF_S
         while True:
-            with suppress(MeshError):
+            with suppress(Exception):  # as above
                 connection = await connect(self._database.endpoint)
                 pause_s = BACKOFF_S[0]
                 try:
@@ -120,7 +122,7 @@ class PostgresBus:
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _connection: lost.set())
         with translated():
-            await connection.add_listener(CHANNEL, self._on_notification)
+            await connection.add_listener(self.channel, self._on_notification)
         self._gather(Hello())
         if self._has_listened:
             self._missed()
@@ -130,13 +132,13 @@ class PostgresBus:
                 async with asyncio.timeout(PROBE_S):
                     await lost.wait()
             except TimeoutError:
-                with translated():
+                with bounded(connection, PROBE_S), translated():
                     await connection.fetchval(_SQL["probe"])
 
-    def _on_notification(self, _connection: Any, _pid: int, _channel: str, payload: Any) -> None:  # noqa: ANN401
-        notification = parse(payload)
-        if notification is None:
-            self.malformed += 1
+    def _on_notification(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        notification = parse(str(payload))
+        if notification is None:  # of a newer broker, perhaps
+            self._missed()
             return
         if notification.broker == self._name:
             return

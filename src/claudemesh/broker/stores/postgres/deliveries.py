@@ -33,6 +33,10 @@ class PostgresDeliveryStore:
     def prime(self, mesh_id: int, parcels: Sequence[Parcel]) -> None:
         self._rendered.keep(mesh_id, parcels)
 
+    def forget(self) -> None:
+        """Read everything anew: the server is not the one it was."""
+        self._rendered.clear()
+
     async def page(self, seat: Seat, after_history_id: int, count_max: int, bytes_max: int) -> Page:
         asked = (seat.sender.member_id, seat.session_pubkey or "", seat.token, after_history_id, count_max)
         rows = await self._database.fetch(_SQL["open"], *asked)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from claudemesh.broker.model import ConnectionPolicy, Member, Mesh, Newcomer, Role, Sender
-from claudemesh.broker.policy import judge_join, judge_manager, judge_member_change
+from claudemesh.broker.policy import judge_join, judge_manager, judge_member_change, judge_target
 from claudemesh.broker.stores.postgres.writers import MeshWriters, lock_counters
 from claudemesh.broker.stores.rows import to_member, to_mesh
-from claudemesh.kernel.errors import InviteRefused, MeshError, NotFound, Revoked
+from claudemesh.kernel.errors import InviteRefused, MeshError, Revoked
 from claudemesh.storage.postgres import Connection, Database
 from claudemesh.storage.postgres.database import column
 from claudemesh.storage.sqlfile import load_queries
@@ -168,9 +168,9 @@ async def _change_members(connection: Connection, asked: Sequence[_MemberChange]
 
 async def _change_member(connection: Connection, asked: _MemberChange) -> Member | MeshError:
     mesh_id = asked.actor.mesh_id
-    target = await _find_member(connection, mesh_id, asked.key_or_name)
-    if target is None or (target.revoked_at is not None and asked.role is not None):
-        return NotFound("no member goes by this name or key")
+    target = judge_target(await _find_member(connection, mesh_id, asked.key_or_name), asked.role)
+    if isinstance(target, MeshError):
+        return target
     actor = await _by_id(connection, asked.actor.member_id)
     owners = await connection.fetchval(_SQL["owners"], mesh_id)
     refusal = judge_member_change(actor, target, asked.role, owners)

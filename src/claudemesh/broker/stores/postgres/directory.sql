@@ -52,7 +52,9 @@ UPDATE mesh.member SET role = $2 WHERE id = $1
 UPDATE mesh.member SET about = $2 WHERE id = $1 AND revoked_at IS NULL RETURNING true
 
 -- name: revoke
--- For good: neither its key nor its name comes back.
+-- For good: neither its key nor its name comes back. Its seats go with it, so that no broker delivers to it any more,
+-- whether it hears of this or not.
+WITH unseated AS (DELETE FROM mesh.seat WHERE member_id = $1)
 UPDATE mesh.member SET revoked_at = $2 WHERE id = $1
 
 -- name: end_subscriptions

@@ -102,7 +102,7 @@ def render(broker: str, notices: Iterable[Notice], bytes_max: int = BYTES_MAX) -
 def parse(payload: str) -> Notification | None:
     try:
         return msgspec.json.decode(payload, type=Notification)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 

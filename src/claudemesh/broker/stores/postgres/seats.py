@@ -1,6 +1,6 @@
 """Which connection gets what waits for a key, over all brokers of the database; and which brokers those are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.resources import files
 from typing import Final
 
@@ -38,8 +38,8 @@ class PostgresSeatStore:
     async def take(self, identity: Identity) -> Seated:
         return await self._database.transact(lambda connection: self._take(connection, identity))
 
-    async def leave(self, seat: Seat) -> None:
-        await self._database.fetch(_SQL["leave"], [seat.token])
+    async def leave(self, tokens: Collection[int]) -> list[int]:
+        return column(await self._database.fetch(_SQL["leave"], [*tokens]))
 
     async def standing(self) -> set[int]:
         return {*column(await self._database.fetch(_SQL["of_broker"], self.broker_id))}
@@ -65,10 +65,10 @@ class PostgresSeatStore:
         if not await connection.fetch(_SQL["hold_member"], sender.member_id, sender.mesh_id):
             raise Revoked
         displaced = []
-        for token, instance_id in await connection.fetch(
+        for token, instance_id, is_silent in await connection.fetch(
             _SQL["standing"], sender.member_id, session_pubkey, self.broker_id
         ):
-            meeting = judge_meeting(identity.mesh.policy, instance_id, identity.instance_id)
+            meeting = judge_meeting(identity.mesh.policy, instance_id, identity.instance_id, is_silent=is_silent)
             if meeting is Meeting.REFUSED:
                 raise AlreadyConnected
             if meeting is not Meeting.SHARED:

@@ -7,14 +7,14 @@ INSERT INTO mesh.broker (expires_at) VALUES (mesh.now_ms() + $1) RETURNING id
 UPDATE mesh.broker SET expires_at = mesh.now_ms() + $2 WHERE id = $1 RETURNING true
 
 -- name: reap
--- Brokers that did not beat in time go, with their seats; of those the members whose sessions went. One that is just
+-- Brokers that did not beat in time go, with their seats; of those the members whose seats they were. One that is just
 -- now doing something lives.
 WITH dead AS MATERIALIZED (
   SELECT id FROM mesh.broker WHERE expires_at <= (SELECT mesh.now_ms()) FOR UPDATE SKIP LOCKED
 ), gone AS (
   DELETE FROM mesh.broker AS b USING dead WHERE b.id = dead.id
 )
-SELECT DISTINCT s.member_id FROM mesh.seat AS s JOIN dead ON dead.id = s.broker_id WHERE s.session_pubkey <> ''
+SELECT DISTINCT s.member_id FROM mesh.seat AS s JOIN dead ON dead.id = s.broker_id
 
 -- name: keep
 -- Be the keeper, or stay it: if nobody is, or the one who was is gone or silent.
@@ -37,9 +37,10 @@ DELETE FROM mesh.broker WHERE id = $1
 SELECT 1 FROM mesh.member WHERE id = $1 AND mesh_id = $2 AND revoked_at IS NULL FOR NO KEY UPDATE
 
 -- name: standing
--- The seats of a key that other living brokers gave.
-SELECT s.token, s.instance_id FROM mesh.seat AS s JOIN mesh.broker AS b ON b.id = s.broker_id
-WHERE s.member_id = $1 AND s.session_pubkey = $2 AND s.broker_id <> $3 AND b.expires_at > mesh.now_ms()
+-- The seats of a key that other brokers gave, and whether they have fallen silent since.
+SELECT s.token, s.instance_id, b.expires_at <= mesh.now_ms()
+FROM mesh.seat AS s JOIN mesh.broker AS b ON b.id = s.broker_id
+WHERE s.member_id = $1 AND s.session_pubkey = $2 AND s.broker_id <> $3
 ORDER BY s.token
 
 -- name: take
@@ -50,7 +51,7 @@ RETURNING token
 
 -- name: leave
 -- These are nobody's any more.
-DELETE FROM mesh.seat WHERE token = ANY($1::bigint[])
+DELETE FROM mesh.seat WHERE token = ANY($1::bigint[]) RETURNING member_id
 
 -- name: of_broker
 -- What a broker gave and nobody took.

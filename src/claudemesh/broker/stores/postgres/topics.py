@@ -91,5 +91,5 @@ async def _find(connection: Connection, asked: _Ask) -> int | MeshError:
     refusal = await judge_in_force(connection, asked.sender)
     if refusal is not None:
         return refusal
-    topic_id: int | None = await connection.fetchval(_SQL["topic"], asked.sender.mesh_id, asked.name)
+    topic_id: int | None = await connection.fetchval(_SQL["find_topic"], asked.sender.mesh_id, asked.name)
     return DestinationNotFound("there is no such topic") if topic_id is None else topic_id

@@ -16,7 +16,7 @@ GROUP BY t.id ORDER BY t.name
 -- A member who was revoked since the hello does nothing more.
 SELECT revoked_at IS NULL FROM mesh.member WHERE id = $1 AND mesh_id = $2
 
--- name: topic
+-- name: find_topic
 -- A topic by its name.
 SELECT id FROM mesh.topic WHERE mesh_id = $1 AND name = $2
 

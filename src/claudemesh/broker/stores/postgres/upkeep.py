@@ -1,6 +1,6 @@
 """What is done now and then: the broker's key, epochs, retention, the orphan check."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from itertools import takewhile
 from typing import Final
@@ -8,7 +8,8 @@ from typing import Final
 import asyncpg
 
 from claudemesh.broker.model import SweepPage, Swept, Violation
-from claudemesh.broker.policy import EPOCH_SKIP
+from claudemesh.broker.policy import EPOCH_SKIP, plan_pruned
+from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.storage.postgres import Connection, Database
 from claudemesh.storage.postgres.database import column
@@ -25,34 +26,37 @@ _SEED, _SERVER, _EPOCH, _SWEEP = "broker_seed", "server", "epoch", "dedupe_sweep
 
 
 class PostgresUpkeepStore:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock, moved: Callable[[int | None], None]) -> None:
+        """Call `moved` if the server is not the one it was, with the number of the epoch if this began it."""
         self._database = database
+        self._clock = clock
+        self._moved = moved
+        self._server = b""
 
     async def broker_seed(self, fresh: bytes) -> bytes:
         await self._database.fetch(_SQL["offer_state"], _SEED, fresh)
         return bytes((await self._database.fetch(_SQL["state"], _SEED))[0][0])
 
     async def check(self) -> list[Violation]:
-        return await self._database.transact(_check)
+        return await self._database.transact(_check, CHECK_S)
 
     async def begin_epoch(self, now_ms: int) -> int:
         return await self._database.transact(lambda connection: _begin_epoch(connection, now_ms))
 
-    async def recognise_server(self, now_ms: int) -> int | None:
+    async def recognise_server(self, connection: Connection) -> None:
         """Begin an epoch if this is not the server, or not the past of it, that the data was written on.
 
         So it is after a backup was restored or a standby took over: something that was promised may be missing.
-        Return the epoch's number if one began.
+        Asked of every connection before it is used, since that may happen while a broker runs.
         """
-
-        async def compare(connection: Connection) -> int | None:
-            server = await _identify_server(connection)
-            if await _hold(connection, _SERVER, server) == server:
-                return None
-            await connection.execute(_SQL["set_state"], _SERVER, server)
-            return await _begin_epoch(connection, now_ms)
-
-        return await self._database.transact(compare)
+        server = await _identify_server(connection)
+        if server == self._server:
+            return
+        async with connection.transaction():
+            epoch = await _compare_server(connection, server, self._clock.wall_ms())
+        known, self._server = self._server, server
+        if known or epoch is not None:
+            self._moved(epoch)
 
     async def meshes(self) -> list[int]:
         return column(await self._database.fetch(_SQL["meshes"]))
@@ -81,6 +85,14 @@ async def _identify_server(connection: Connection) -> bytes:
         return str(await connection.fetchval(_SQL["identify_server"])).encode()
     except asyncpg.InsufficientPrivilegeError as error:  # everybody may, unless somebody took that away
         raise ConfigError("the role may not ask which server this is: grant it pg_control_system()") from error
+
+
+async def _compare_server(connection: Connection, server: bytes, now_ms: int) -> int | None:
+    """Return the number of the epoch that has to begin, if one has to."""
+    if await _hold(connection, _SERVER, server) == server:
+        return None
+    await connection.execute(_SQL["set_state"], _SERVER, server)
+    return await _begin_epoch(connection, now_ms)
 
 
 async def _begin_epoch(connection: Connection, now_ms: int) -> int:
@@ -112,15 +124,8 @@ async def _sweep_page(connection: Connection, page: SweepPage) -> Swept:
 
 async def _sweep_pruned(connection: Connection, now_ms: int, limit: int) -> int:
     position = int(await _hold(connection, _SWEEP, b"0"))
-    expired: list[tuple[int, str]] = []
-    for tombstone_id, sender_id, client_message_id, expires_at in await connection.fetch(
-        _SQL["pruned_ids"], position, limit
-    ):
-        if client_message_id is not None:
-            if expires_at is None or expires_at > now_ms:
-                break
-            expired.append((sender_id, client_message_id))
-        position = tombstone_id
+    rows = await connection.fetch(_SQL["pruned_ids"], position, limit)
+    position, expired = plan_pruned(rows, position, now_ms)
     await connection.execute(_SQL["set_state"], _SWEEP, str(position).encode())
     return await _forget(connection, expired, now_ms)
 
@@ -143,10 +148,10 @@ async def _check(connection: Connection) -> list[Violation]:
     await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     await connection.execute(f"SET LOCAL statement_timeout = {CHECK_S * 1000}")
     violations = []
-    for client_message_id, sender, *lacks in await connection.fetch(_SQL["ids_without_rows"], timeout=CHECK_S):
+    for client_message_id, sender, *lacks in await connection.fetch(_SQL["ids_without_rows"]):
         missing = [part for part, is_missing in zip(_PARTS, lacks, strict=True) if is_missing]
         violations.append(Violation(client_message_id, sender, missing))
     for query in ("rows_without_ids", "gaps"):
-        for client_message_id, sender, missing in await connection.fetch(_SQL[query], timeout=CHECK_S):
+        for client_message_id, sender, missing in await connection.fetch(_SQL[query]):
             violations.append(Violation(client_message_id, sender, [missing]))
     return violations

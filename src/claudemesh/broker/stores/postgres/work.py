@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
-from claudemesh.broker.policy import QUEUE_RETURNS_MAX
+from claudemesh.broker.policy import QUEUE_RETURNS_MAX, HeldLease, derive_grant, is_acked, judge_renew, judge_settle
 from claudemesh.broker.stores.postgres.topics import judge_in_force
 from claudemesh.broker.stores.postgres.writers import MeshWriters
-from claudemesh.kernel.errors import DestinationNotFound, IntegrityError, LeaseLost, MeshError, NotFound
-from claudemesh.kernel.lease import Acquire, Fence, Granted, Lease, Lost, Renew, judge
+from claudemesh.kernel.errors import DestinationNotFound, MeshError, NotFound
 from claudemesh.storage.postgres import Connection, Database, Record
 from claudemesh.storage.sqlfile import load_queries
 
@@ -42,30 +41,16 @@ class _Settle:
     now_ms: int = 0
     lease_ttl_ms: int = 0
 
-    @property
-    def owner(self) -> str:
-        return str(self.claim.sender.member_id)
-
-    @property
-    def fence(self) -> Fence:
-        return Fence(self.owner, self.claim.token)
-
 
 @dataclass(frozen=True, slots=True)
 class _Held:
     """A lease as it stands at an instant of the server, and the message it is of."""
 
     place: tuple[int, int]  # mesh, history id
-    lease: Lease
+    lease: HeldLease
     returns: int
-    is_settled: bool
-    is_acted: bool
     moved: Moved
     lease_now: int
-
-    def refuse(self, fence: Fence) -> LeaseLost | None:
-        verdict = judge(self.lease, fence, self.lease_now)
-        return None if isinstance(verdict, Granted) and not self.is_settled else _lost(verdict)
 
 
 class PostgresWorkStore:
@@ -117,7 +102,7 @@ async def _take_one(connection: Connection, asked: _Take) -> Work | MeshError | 
     refusal = await judge_in_force(connection, asked.sender)
     if refusal is not None:
         return refusal
-    queue_id = await connection.fetchval(_SQL["queue"], asked.sender.mesh_id, asked.queue)
+    queue_id = await connection.fetchval(_SQL["find_queue"], asked.sender.mesh_id, asked.queue)
     if queue_id is None:
         return DestinationNotFound("there is no such queue")
     await connection.fetch(_SQL["take_back"], queue_id, asked.now_ms, QUEUE_RETURNS_MAX)
@@ -129,10 +114,8 @@ async def _grant(connection: Connection, asked: _Take, row: Record) -> Work:
     history_id, token, returns, sender_id, broker_message_id, client_message_id, pubkey, name, *content = row
     body, meta, reply_to, accepted_at, lease_now = content
     mesh_id, member_id = asked.sender.mesh_id, asked.sender.member_id
-    verdict = judge(Lease(None, token, 0), Acquire(str(member_id), asked.lease_ttl_ms), lease_now)
-    if not isinstance(verdict, Granted):
-        raise IntegrityError("a vacant lease was not granted")
-    granted = (member_id, verdict.lease.token, verdict.lease.expires_at_ms)
+    lease = derive_grant(asked.sender, token, asked.lease_ttl_ms, lease_now)
+    granted = (member_id, lease.token, lease.expires_at_ms)
     await connection.execute(_SQL["grant"], mesh_id, history_id, *granted, asked.now_ms, returns + 1)
     return Work(
         sender_id=sender_id,
@@ -145,7 +128,7 @@ async def _grant(connection: Connection, asked: _Take, row: Record) -> Work:
         meta=meta,
         reply_to=reply_to,
         accepted_at=accepted_at,
-        lease_token=verdict.lease.token,
+        lease_token=lease.token,
         lease_ttl_ms=asked.lease_ttl_ms,
         returns=returns,
     )
@@ -159,9 +142,9 @@ async def _ack_one(connection: Connection, asked: _Settle) -> Moved | MeshError:
     held = await _find(connection, asked.claim)
     if isinstance(held, MeshError):
         return held
-    if held.is_acted and asked.fence == Fence(held.lease.owner or "", held.lease.token):
-        return held.moved  # it was said before, and the answer was lost
-    refusal = held.refuse(asked.fence)
+    if is_acked(held.lease, asked.claim):
+        return held.moved
+    refusal = judge_settle(held.lease, asked.claim, held.lease_now)
     if refusal is None:
         await connection.execute(_SQL["settle"], *held.place, asked.now_ms)
     return refusal or held.moved
@@ -175,7 +158,7 @@ async def _nack_one(connection: Connection, asked: _Settle) -> MeshError | None:
     held = await _find(connection, asked.claim)
     if isinstance(held, MeshError):
         return held
-    refusal = held.refuse(asked.fence)
+    refusal = judge_settle(held.lease, asked.claim, held.lease_now)
     if refusal is None:
         values = (held.returns + 1, asked.now_ms, QUEUE_RETURNS_MAX)
         await connection.execute(_SQL["give_back"], *held.place, *values)
@@ -190,11 +173,11 @@ async def _renew_one(connection: Connection, asked: _Settle) -> int | MeshError:
     held = await _find(connection, asked.claim)
     if isinstance(held, MeshError):
         return held
-    verdict = judge(held.lease, Renew(asked.owner, asked.claim.token, asked.lease_ttl_ms), held.lease_now)
-    if held.is_settled or not isinstance(verdict, Granted):
-        return _lost(verdict)
-    await connection.execute(_SQL["extend"], *held.place, verdict.lease.expires_at_ms)
-    return verdict.lease.expires_at_ms - held.lease_now
+    verdict = judge_renew(held.lease, asked.claim, asked.lease_ttl_ms, held.lease_now)
+    if isinstance(verdict, MeshError):
+        return verdict
+    await connection.execute(_SQL["extend"], *held.place, verdict.expires_at_ms)
+    return verdict.expires_at_ms - held.lease_now
 
 
 async def _find(connection: Connection, claim: Claim) -> _Held | MeshError:
@@ -206,10 +189,6 @@ async def _find(connection: Connection, claim: Claim) -> _Held | MeshError:
     if row is None:
         return NotFound("the queue has no such message")
     history_id, owner_id, token, expires_at, returns, is_settled, is_acted, sender_id, client_message_id, now = row
-    lease = Lease(None if owner_id is None else str(owner_id), token, expires_at)
+    lease = HeldLease(owner_id, token, expires_at, is_settled, is_acted)
     place = (claim.sender.mesh_id, history_id)
-    return _Held(place, lease, returns, is_settled, is_acted, Moved(sender_id, client_message_id), now)
-
-
-def _lost(verdict: object) -> LeaseLost:
-    return LeaseLost(reason=verdict.because if isinstance(verdict, Lost) else "settled")
+    return _Held(place, lease, returns, Moved(sender_id, client_message_id), now)

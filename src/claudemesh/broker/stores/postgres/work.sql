@@ -11,7 +11,7 @@ SELECT q.name, q.created_at,
   (SELECT count(*) FROM mesh.queue_lease AS l WHERE l.queue_id = q.id AND l.owner_id IS NOT NULL AND NOT l.is_settled)
 FROM mesh.queue AS q WHERE q.mesh_id = $1 ORDER BY q.name
 
--- name: queue
+-- name: find_queue
 -- A queue by its name.
 SELECT id FROM mesh.queue WHERE mesh_id = $1 AND name = $2
 

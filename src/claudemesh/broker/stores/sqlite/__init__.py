@@ -79,7 +79,7 @@ class SqliteStores:
             SqliteAcceptStore(database, mint),
             SqliteDeliveryStore(database, seats, render),
             SqliteReceiptStore(database),
-            SqliteDirectoryStore(database),
+            SqliteDirectoryStore(database, seats.unseat),
             SqliteTopicStore(database),
             SqliteWorkStore(database, leases),
             SqliteUpkeepStore(database),

@@ -65,7 +65,7 @@ class SqliteDeliveryStore:
     ) -> list[Parcel]:
         def read(connection: apsw.Connection) -> list[Parcel]:
             bindings = (recipient.mesh_id, recipient.member_id, after_history_id, count_max)
-            ids = [row[0] for row in fetch(connection, _SQL["delivered_ids"], bindings)]
+            ids = [row[0] for row in fetch(connection, _SQL["delivered"], bindings)]
             return cut(self._parcels(connection, recipient.mesh_id, ids), bytes_max)
 
         return await self._database.read(read)
@@ -126,7 +126,7 @@ def _count_attempts(connection: apsw.Connection, counted: Sequence[_Marks]) -> l
     for marks in counted:
         dead = []
         for row in marks.rows():
-            found = fetch(connection, _SQL["count_attempt"], row[:3])
+            found = fetch(connection, _SQL["count_attempts"], row[:3])
             if found and found[0][0] >= ATTEMPTS_MAX:
                 connection.execute(_SQL["give_up"], row)
                 dead.append(row[1])

@@ -21,7 +21,7 @@ LEFT JOIN message_queue AS q ON q.mesh_id = ?1 AND q.history_id = h.history_id
 UPDATE delivery_queue SET delivered_at = ?4, dead_at = NULL, dead_reason = NULL
 WHERE mesh_id = ?1 AND history_id = ?2 AND recipient_id = ?3 AND delivered_at IS NULL
 
--- name: count_attempt
+-- name: count_attempts
 -- The socket lived on without an ack.
 UPDATE delivery_queue SET attempts = attempts + 1
 WHERE mesh_id = ?1 AND history_id = ?2 AND recipient_id = ?3 AND delivered_at IS NULL AND dead_at IS NULL
@@ -53,7 +53,7 @@ SELECT history_id, sender_id, client_message_id FROM message_history WHERE broke
 -- All that waits, of all members.
 SELECT bits FROM delivery_open
 
--- name: delivered_ids
+-- name: delivered
 -- What a member's inbox has acknowledged, for one that lost it.
 SELECT history_id FROM delivery_queue
 WHERE mesh_id = ?1 AND recipient_id = ?2 AND history_id > ?3 AND delivered_at IS NOT NULL

@@ -1,16 +1,16 @@
 """Meshes and their members."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 import apsw
 
 from claudemesh.broker.model import ConnectionPolicy, Member, Mesh, Newcomer, Role, Sender
-from claudemesh.broker.policy import judge_join, judge_manager, judge_member_change
+from claudemesh.broker.policy import judge_join, judge_manager, judge_member_change, judge_target
 from claudemesh.broker.stores.rows import to_member, to_mesh
 from claudemesh.broker.stores.sqlite.rows import fetch, fetch_one
-from claudemesh.kernel.errors import MeshError, NotFound, Revoked
+from claudemesh.kernel.errors import MeshError, Revoked
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
 from claudemesh.wire.names import fold_member_name
@@ -63,8 +63,10 @@ class _Session:
 
 
 class SqliteDirectoryStore:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, unseat: Callable[[int], None]) -> None:
+        """Call `unseat` for a member that was revoked."""
         self._database = database
+        self._unseat = unseat
 
     async def create_mesh(self, uid: str, slug: str, owner: Newcomer) -> tuple[Mesh, Member]:
         return await self._database.write(_create_meshes, _CreateMesh(uid, slug, owner))
@@ -94,7 +96,9 @@ class SqliteDirectoryStore:
         return await self._database.write(_remember_sessions, _Session(sender, session_pubkey, now_ms))
 
     async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
-        return await self._database.write(_change_members, _MemberChange(actor, key_or_name, None, now_ms))
+        member = await self._database.write(_change_members, _MemberChange(actor, key_or_name, None, now_ms))
+        self._unseat(member.id)
+        return member
 
     async def set_role(self, actor: Sender, key_or_name: str, role: Role) -> Member:
         return await self._database.write(_change_members, _MemberChange(actor, key_or_name, role, 0))
@@ -191,9 +195,9 @@ def _change_members(connection: apsw.Connection, asked: Sequence[_MemberChange])
 
 def _change_member(connection: apsw.Connection, asked: _MemberChange) -> Member | MeshError:
     mesh_id = asked.actor.mesh_id
-    target = _find_member(connection, mesh_id, asked.key_or_name)
-    if target is None or (target.revoked_at is not None and asked.role is not None):
-        return NotFound("no member goes by this name or key")
+    target = judge_target(_find_member(connection, mesh_id, asked.key_or_name), asked.role)
+    if isinstance(target, MeshError):
+        return target
     owners = fetch(connection, _SQL["owners"], (mesh_id,))[0][0]
     refusal = judge_member_change(_by_id(connection, asked.actor), target, asked.role, owners)
     if refusal is not None:

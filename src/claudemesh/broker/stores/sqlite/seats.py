@@ -1,5 +1,6 @@
 """Who gets what waits for a key. In memory: the file has one broker at a time, and the seats end with it."""
 
+from collections.abc import Collection
 from itertools import count
 
 from claudemesh.broker.model import Beat, Bulletin, Identity, Seat, Seated
@@ -26,11 +27,19 @@ class SqliteSeatStore:
         self._seats.setdefault(_key(seat), {})[seat.token] = seat
         return Seated(seat)
 
-    async def leave(self, seat: Seat) -> None:
-        standing = self._seats.get(_key(seat), {})
-        standing.pop(seat.token, None)
-        if not standing:
-            self._seats.pop(_key(seat), None)
+    async def leave(self, tokens: Collection[int]) -> list[int]:
+        seats = [seat for standing in self._seats.values() for seat in standing.values() if seat.token in tokens]
+        for seat in seats:
+            standing = self._seats[_key(seat)]
+            del standing[seat.token]
+            if not standing:
+                del self._seats[_key(seat)]
+        return [seat.sender.member_id for seat in seats]
+
+    def unseat(self, member_id: int) -> None:
+        """Take all seats of a member away."""
+        for key in [key for key in self._seats if key[0] == member_id]:
+            del self._seats[key]
 
     async def standing(self) -> set[int]:
         return {token for standing in self._seats.values() for token in standing}

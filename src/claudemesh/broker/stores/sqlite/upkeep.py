@@ -8,10 +8,10 @@ from typing import Final
 import apsw
 
 from claudemesh.broker.model import SweepPage, Swept, Violation
-from claudemesh.broker.policy import EPOCH_SKIP
+from claudemesh.broker.policy import EPOCH_SKIP, plan_pruned
 from claudemesh.broker.stores.sqlite.blocks import BLOCK
 from claudemesh.broker.stores.sqlite.deliveries import close
-from claudemesh.broker.stores.sqlite.rows import fetch, fetch_one, run
+from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one, run
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
 
@@ -120,27 +120,21 @@ def _sweep_ids(connection: apsw.Connection, pages: Sequence[_SweepIds]) -> list[
 def _sweep_pruned(connection: apsw.Connection, page: _SweepIds) -> int:
     found = fetch_one(connection, _SQL["sweep_position"])
     position = int(found[0]) if found else 0
-    deleted = 0
-    for tombstone_id, sender_id, client_message_id, mesh_id, expires_at in fetch(
-        connection, _SQL["pruned_ids"], (position, page.limit)
-    ):
-        if client_message_id is not None:
-            if expires_at is None or expires_at > page.now_ms:
-                break
-            connection.execute(_SQL["delete_id"], (sender_id, client_message_id))
-            connection.execute(_SQL["bury_id"], (mesh_id, sender_id, client_message_id, page.now_ms))
-            deleted += 1
-        position = tombstone_id
+    rows = fetch(connection, _SQL["pruned_ids"], (position, page.limit))
+    position, expired = plan_pruned(rows, position, page.now_ms)
     connection.execute(_SQL["keep_sweep_position"], (str(position).encode(),))
-    return deleted
+    return _forget(connection, expired, page.now_ms)
 
 
 def _sweep_retired(connection: apsw.Connection, page: _SweepIds) -> int:
-    rows = fetch(connection, _SQL["retired_ids"], (page.now_ms, page.limit))
-    for sender_id, client_message_id, mesh_id in rows:
-        connection.execute(_SQL["delete_id"], (sender_id, client_message_id))
-        connection.execute(_SQL["bury_id"], (mesh_id, sender_id, client_message_id, page.now_ms))
-    return len(rows)
+    return _forget(connection, fetch(connection, _SQL["retired_ids"], (page.now_ms, page.limit)), page.now_ms)
+
+
+def _forget(connection: apsw.Connection, ids: Sequence[Row], now_ms: int) -> int:
+    for id_ in ids:
+        connection.execute(_SQL["bury_id"], (*id_, now_ms))
+        connection.execute(_SQL["delete_id"], id_)
+    return len(ids)
 
 
 # --- the orphan check ------------------------------------------------------------------------------

@@ -96,23 +96,25 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
 -- name: pruned_ids
 -- Ids whose messages went, in the order in which they went: the order in which they expire.
-SELECT t.id, d.sender_id, d.client_message_id, d.mesh_id, d.expires_at
+SELECT t.id, d.sender_id, d.client_message_id, d.expires_at
 FROM tombstone AS t
 LEFT JOIN client_message_dedupe AS d ON d.sender_id = t.sender_id AND d.client_message_id = t.client_message_id
 WHERE t.id > ?1 AND t.what = 'message' ORDER BY t.id LIMIT ?2
 
 -- name: retired_ids
 -- Ids that were given up and never had a message.
-SELECT sender_id, client_message_id, mesh_id FROM client_message_dedupe INDEXED BY client_message_dedupe_retired
+SELECT sender_id, client_message_id FROM client_message_dedupe INDEXED BY client_message_dedupe_retired
 WHERE state = 'retired' AND expires_at <= ?1 LIMIT ?2
+
+-- name: bury_id
+-- The tombstone of an id that is about to be forgotten.
+INSERT INTO tombstone (what, mesh_id, sender_id, client_message_id, deleted_at)
+SELECT 'dedupe', mesh_id, sender_id, client_message_id, ?3 FROM client_message_dedupe
+WHERE sender_id = ?1 AND client_message_id = ?2
 
 -- name: delete_id
 -- Forgotten.
 DELETE FROM client_message_dedupe WHERE sender_id = ?1 AND client_message_id = ?2
-
--- name: bury_id
--- Its tombstone.
-INSERT INTO tombstone (what, mesh_id, sender_id, client_message_id, deleted_at) VALUES ('dedupe', ?1, ?2, ?3, ?4)
 
 -- name: ids_without_rows
 -- Every accepted id that is not marked as pruned has its history row, its message, and what goes with the kind.

@@ -11,12 +11,11 @@ from importlib.resources import files
 import apsw
 
 from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
-from claudemesh.broker.policy import QUEUE_RETURNS_MAX
+from claudemesh.broker.policy import QUEUE_RETURNS_MAX, HeldLease, derive_grant, is_acked, judge_renew, judge_settle
 from claudemesh.broker.stores.sqlite.directory import judge_in_force
 from claudemesh.broker.stores.sqlite.leaseclock import LeaseClock
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one, run
-from claudemesh.kernel.errors import DestinationNotFound, IntegrityError, LeaseLost, MeshError, NotFound
-from claudemesh.kernel.lease import Acquire, Fence, Granted, Lease, Lost, Renew, Request, judge
+from claudemesh.kernel.errors import DestinationNotFound, MeshError, NotFound
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
 
@@ -60,9 +59,7 @@ class _Held:
     """A lease as it stands, and the message it is of."""
 
     place: _Place
-    lease: Lease
-    is_settled: bool
-    is_acted: bool
+    lease: HeldLease
     moved: Moved
 
 
@@ -121,42 +118,38 @@ class SqliteWorkStore:
         held = _find(connection, asked.claim)
         if isinstance(held, MeshError):
             return held
-        if held.is_acted and _owner(asked.claim) == held.lease.owner and asked.claim.token == held.lease.token:
-            return held.moved  # it was said before, and the answer was lost
-        refusal = self._refusal(held, Fence(_owner(asked.claim), asked.claim.token))
+        if is_acked(held.lease, asked.claim):
+            return held.moved
+        refusal = judge_settle(held.lease, asked.claim, self._leases.now_ms())
         if refusal is None:
             _apply(connection, "settle", held.place, held.place.token)
             _apply(connection, "delivery_acted", held.place, asked.now_ms)
         return refusal or held.moved
 
     def _nack(self, connection: apsw.Connection, settled: Sequence[_Settle]) -> list[MeshError | None]:
-        outcomes: list[MeshError | None] = []
-        for one in settled:
-            held = _find(connection, one.claim)
-            if isinstance(held, MeshError):
-                outcomes.append(held)
-                continue
-            refusal = self._refusal(held, Fence(_owner(one.claim), one.claim.token))
-            if refusal is None:
-                _give_back(connection, held.place, one.now_ms)
-            outcomes.append(refusal)
-        return outcomes
+        return [self._nack_one(connection, one) for one in settled]
+
+    def _nack_one(self, connection: apsw.Connection, asked: _Settle) -> MeshError | None:
+        held = _find(connection, asked.claim)
+        if isinstance(held, MeshError):
+            return held
+        refusal = judge_settle(held.lease, asked.claim, self._leases.now_ms())
+        if refusal is None:
+            _give_back(connection, held.place, asked.now_ms)
+        return refusal
 
     def _renew(self, connection: apsw.Connection, settled: Sequence[_Settle]) -> list[int | MeshError]:
-        outcomes: list[int | MeshError] = []
-        for one in settled:
-            held = _find(connection, one.claim)
-            if isinstance(held, MeshError):
-                outcomes.append(held)
-                continue
-            now = self._leases.now_ms()
-            verdict = judge(held.lease, Renew(_owner(one.claim), one.claim.token, one.lease_ttl_ms), now)
-            if held.is_settled or not isinstance(verdict, Granted):
-                outcomes.append(_lost(verdict))
-                continue
-            _apply(connection, "extend", held.place, held.place.token, verdict.lease.expires_at_ms)
-            outcomes.append(verdict.lease.expires_at_ms - now)
-        return outcomes
+        return [self._renew_one(connection, one) for one in settled]
+
+    def _renew_one(self, connection: apsw.Connection, asked: _Settle) -> int | MeshError:
+        held, now = _find(connection, asked.claim), self._leases.now_ms()
+        if isinstance(held, MeshError):
+            return held
+        verdict = judge_renew(held.lease, asked.claim, asked.lease_ttl_ms, now)
+        if isinstance(verdict, MeshError):
+            return verdict
+        _apply(connection, "extend", held.place, held.place.token, verdict.expires_at_ms)
+        return verdict.expires_at_ms - now
 
     def _expire(self, connection: apsw.Connection, instants: Sequence[int]) -> list[int]:
         outcomes = []
@@ -165,18 +158,6 @@ class SqliteWorkStore:
             queues = fetch(connection, _SQL["queues_with_expired"], (lease_now,))
             outcomes.append(sum(_take_back_expired(connection, id_, lease_now, now_ms) for (id_,) in queues))
         return outcomes
-
-    def _refusal(self, held: _Held, request: Request) -> MeshError | None:
-        verdict = judge(held.lease, request, self._leases.now_ms())
-        return None if isinstance(verdict, Granted) and not held.is_settled else _lost(verdict)
-
-
-def _owner(claim: Claim) -> str:
-    return str(claim.sender.member_id)
-
-
-def _lost(verdict: object) -> LeaseLost:
-    return LeaseLost(reason=verdict.because if isinstance(verdict, Lost) else "settled")
 
 
 def _create(connection: apsw.Connection, asked: Sequence[_Create]) -> list[bool | MeshError]:
@@ -192,11 +173,8 @@ def _grant(connection: apsw.Connection, asked: _Take, row: Row, lease_now: int) 
     history_id, token, returns, sender_id, broker_message_id, client_message_id, pubkey, name, *content = row
     body, meta, reply_to, accepted_at = content
     mesh_id, member_id = asked.sender.mesh_id, asked.sender.member_id
-    verdict = judge(Lease(None, token, 0), Acquire(str(member_id), asked.lease_ttl_ms), lease_now)
-    if not isinstance(verdict, Granted):
-        raise IntegrityError("a vacant lease was not granted")
-    granted = verdict.lease
-    connection.execute(_SQL["grant"], (mesh_id, history_id, member_id, granted.token, granted.expires_at_ms))
+    lease = derive_grant(asked.sender, token, asked.lease_ttl_ms, lease_now)
+    connection.execute(_SQL["grant"], (mesh_id, history_id, member_id, lease.token, lease.expires_at_ms))
     connection.execute(_SQL["delivery_leased"], (mesh_id, history_id, asked.now_ms, returns + 1))
     return Work(
         sender_id=sender_id,
@@ -209,7 +187,7 @@ def _grant(connection: apsw.Connection, asked: _Take, row: Row, lease_now: int) 
         meta=meta,
         reply_to=reply_to,
         accepted_at=accepted_at,
-        lease_token=granted.token,
+        lease_token=lease.token,
         lease_ttl_ms=asked.lease_ttl_ms,
         returns=returns,
     )
@@ -245,6 +223,6 @@ def _find(connection: apsw.Connection, claim: Claim) -> _Held | MeshError:
     if row is None:
         return NotFound("the queue has no such message")
     history_id, owner_id, token, expires_at, returns, is_settled, is_acted, sender_id, client_message_id = row
-    lease = Lease(None if owner_id is None else str(owner_id), token, expires_at)
+    lease = HeldLease(owner_id, token, expires_at, bool(is_settled), bool(is_acted))
     place = _Place(claim.sender.mesh_id, history_id, token, returns)
-    return _Held(place, lease, bool(is_settled), bool(is_acted), Moved(sender_id, client_message_id))
+    return _Held(place, lease, Moved(sender_id, client_message_id))
