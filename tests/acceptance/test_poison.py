@@ -38,6 +38,7 @@ POISON = {
     "NUL in a name of meta": {"meta": '{"\\u0000": 1}'},
     "lone surrogate in meta": {"meta": '{"k": ["\\ud800"]}'},
     "NUL in a mention": {"meta": '{"mentions": ["\\u0000"]}'},
+    "a mention longer than an index takes": {"meta": json.dumps({"mentions": ["x" * 129]})},
     "NaN": {"meta": '{"n": NaN}'},
     "a number beyond every double": {"meta": '{"n": 1e400}'},
     "an integer beyond every column": {"meta": '{"n": 123456789012345678901234567890}'},

@@ -202,8 +202,8 @@ async def test_while_redis_is_away_every_call_is_told_so_and_it_goes_on_by_itsel
 
 @pytest.mark.parametrize(
     "said",
-    [b"-LOADING Redis is loading the dataset in memory\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b""],
-    ids=["loading", "no Redis", "hangs up"],
+    [b"-LOADING Redis is loading the dataset in memory\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b":1\r\n", b""],
+    ids=["loading", "no Redis", "something else", "hangs up"],
 )
 async def test_whatever_answers_in_its_place_every_call_is_told_so(said: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

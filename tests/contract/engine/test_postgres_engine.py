@@ -315,6 +315,19 @@ async def test_a_role_that_may_not_create_schemas_uses_the_one_that_is_there(pos
         await owner.aclose()
 
 
+async def test_a_database_that_cannot_keep_every_text_is_refused(postgres_database: str) -> None:
+    admin = await asyncpg.connect(postgres_database)
+    name = f"latin_{uuid4().hex}"
+    await admin.execute(f"CREATE DATABASE {name} ENCODING LATIN1 LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    try:
+        place = re.sub(r"/test_\w+\?", f"/{name}?", postgres_database)
+        with pytest.raises(ConfigError, match="UTF8"):
+            await Database.open(Endpoint(place), SCHEMA)
+    finally:
+        await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        await admin.close()
+
+
 async def test_a_server_that_does_not_flush_is_refused(postgres_installation: Installation) -> None:
     with private_postgres(postgres_installation, fsync="off") as server, pytest.raises(ConfigError, match="fsync"):
         await Database.open(Endpoint(server.dsn), SCHEMA)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from claudemesh.broker import depth as depths
 from claudemesh.broker.depth import Depth
 from claudemesh.kernel.errors import StoreUnavailable
 from tests.doubles import ManualClock
@@ -48,3 +49,19 @@ async def test_a_store_that_does_not_answer_is_told_and_asked_again() -> None:
         await depth.count()
     store.is_away = False
     assert await depth.count() == 1
+
+
+async def test_whoever_asks_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depths, "PATIENCE_S", 0.01)
+    answered = asyncio.Event()
+
+    class Hanging:
+        async def depth(self) -> int:
+            await answered.wait()
+            return 7
+
+    depth = Depth(Hanging(), ManualClock())  # type: ignore[arg-type]
+    answers = await asyncio.gather(*(depth.count() for _ in range(5)), return_exceptions=True)
+    assert {type(answer) for answer in answers} == {StoreUnavailable}
+    answered.set()
+    assert await depth.count() == 7

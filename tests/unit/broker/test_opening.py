@@ -58,6 +58,24 @@ async def test_a_server_that_does_not_answer_is_named_without_its_password() -> 
     assert HUSH not in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        f"me:S3/{HUSH}@127.0.0.1:1/db",
+        f"me:S3?{HUSH}@127.0.0.1/db",
+        f"me:S3#{HUSH}@h/db",
+        "h:99999/db",
+        "h:x/db",
+        "[/db",
+    ],
+)
+async def test_a_url_that_leads_nowhere_is_refused_and_not_quoted(place: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        await open_stores(BrokerSettings(store=f"postgresql://{place}"), real_world())
+    assert HUSH not in repr(refused.value)
+    assert refused.value.__cause__ is None or HUSH not in repr(refused.value.__cause__)
+
+
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_what_somebody_means_to_stand_is_not_made(kind: str, tmp_path: Path) -> None:
     url = {"memory": "memory:", "file": f"sqlite:///{tmp_path / 'broker.db'}"}[kind]

@@ -22,6 +22,9 @@ def test_there_are_not_too_many_of_them() -> None:
     assert len(check_contents({"mentions": [str(n) for n in range(256)]}, "")) == 256
     with pytest.raises(InvalidRequest):
         check_contents({"mentions": [str(n) for n in range(257)]}, "")
+    assert check_contents({"mentions": ["x" * 128]}, "") == ("x" * 128,)
+    with pytest.raises(InvalidRequest):
+        check_contents({"mentions": ["x" * 129]}, "")
 
 
 def test_meta_and_reply_to_have_a_limit() -> None:
