@@ -148,7 +148,8 @@ async def test_what_was_published_is_still_told_when_the_bus_stops_at_that_momen
     there = await Ear().listen(one).joined_by(two)
     one.bus.publish(Woken([1]))
     await one.bus.aclose()  # before anything could be sent
-    await there.until(lambda ear: Woken([1]) in ear.bulletins)
+    async with asyncio.timeout(WITHIN_S):
+        await there.until(lambda ear: Woken([1]) in ear.bulletins)
     await one.aclose()
     await two.aclose()
 

@@ -261,7 +261,7 @@ async def test_whoever_subscribes_during_a_fan_out_begins_behind_it(pair: Pair) 
         posting = begin(pair.one.accepts.accept(batch(town["alice"], post("slow", "news"))))
         await pair.until_waiting(1)
         subscribing = begin(pair.two.topics.subscribe(town["carol"], "news"))
-        await pair.until_waiting(2)
+        await pair.until_waiting(2, subscribing)
     assert ids(await posting) == [1]
     assert await subscribing == 1
     assert ids(await pair.one.accepts.accept(batch(town["alice"], post("2", "news")))) == [2]

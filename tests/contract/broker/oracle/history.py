@@ -213,6 +213,7 @@ class History:
     async def age(self) -> None:
         await self.pass_time(AGE_MS)
         now, limit = self.now, self.dice.choice([1, 7, 256])
+        await self.compare(lambda side: side.beat())
         await self.compare(lambda side: side.stores.work.expire(now))
         await self.compare(lambda side: side.sweep(now, limit))
 

@@ -121,7 +121,7 @@ class PostgresBus:
         """Listen until the connection is lost."""
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _connection: lost.set())
-        with translated():
+        with bounded(connection, PROBE_S), translated():
             await connection.add_listener(self.channel, self._on_notification)
         self._gather(Hello())
         if self._has_listened:
