@@ -74,6 +74,7 @@ _MEMBERS = "tests/acceptance/test_membership.py"
 _OUTBOX = "tests/acceptance/test_outbox_promises.py"
 _POWER = "tests/powercut/test_outbox_power_cuts.py"
 _RACES = "tests/contract/broker/test_postgres_races.py"
+_PAIR_RACES = "tests/contract/broker/test_postgres_upkeep_races.py"
 _REDIS = "tests/integration/test_redis_limiter.py"
 _SEATS = "tests/contract/broker/test_seat_contract.py"
 _SENDER = "tests/acceptance/test_sender_promises.py"
@@ -1006,13 +1007,6 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 test=f"{_TERMS}::test_a_daemon_that_had_terms_before_goes_on_accepting_when_they_get_worse",
             ),
             Fault(
-                what="A member who was revoked gets in.",
-                file="broker/hello.py",
-                old="if member.revoked_at is not None:",
-                new="if member.revoked_at == 0:",
-                test=f"{_BROKER}::test_a_member_who_was_revoked_is_told_so_and_sends_nothing_more",
-            ),
-            Fault(
                 what="A hello of long ago is as good as one of now.",
                 file="broker/hello.py",
                 old="if abs(hello.timestamp_ms - now) > CLOCK_SKEW_MAX_MS:",
@@ -1367,14 +1361,14 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 file="broker/stores/postgres/upkeep.py",
                 old='    await _hold(connection, _SWEEP, b"0")  #',
                 new="    #",
-                test=f"{_RACES}::test_ids_of_messages_that_two_brokers_sweep_at_once_are_all_forgotten",
+                test=f"{_PAIR_RACES}::test_ids_of_messages_that_two_brokers_sweep_at_once_are_all_forgotten",
             ),
             Fault(
                 what="A sweep holds deliveries before their leases, and workers the other way round.",
                 file="broker/stores/postgres/upkeep.py",
                 old='    await connection.fetch(_SQL["hold_leases"], page.mesh_id, old)\n',
                 new="",
-                test=f"{_RACES}::test_a_sweep_and_an_ack_of_the_same_work_never_wait_each_for_each",
+                test=f"{_PAIR_RACES}::test_a_sweep_and_an_ack_of_the_same_work_never_wait_each_for_each",
             ),
         ),
     ),
@@ -1494,14 +1488,14 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 file="broker/stores/postgres/seats.sql",
                 old="revoked_at IS NULL FOR NO KEY UPDATE",
                 new="revoked_at IS NULL",
-                test=f"{_RACES}::test_of_two_connections_of_a_member_that_come_at_once_the_second_displaces_the_first",
+                test=f"{_PAIR_RACES}::test_of_two_connections_of_a_member_that_come_at_once_the_second_displaces_the_first",
             ),
             Fault(
                 what="Two brokers settle the same deliveries in the order of their acks, and wait each for each.",
                 file="broker/stores/postgres/deliveries.sql",
                 old="  WHERE d.delivered_at IS NULL\n  ORDER BY d.mesh_id, d.history_id, d.recipient_id\n",
                 new="  WHERE d.delivered_at IS NULL\n",
-                test=f"{_RACES}::test_acks_of_the_same_messages_in_opposite_orders_never_wait_each_for_each",
+                test=f"{_PAIR_RACES}::test_acks_of_the_same_messages_in_opposite_orders_never_wait_each_for_each",
             ),
         ),
     ),
@@ -1587,7 +1581,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 file="broker/stores/postgres/work.sql",
                 old="OR queue_id = $1)\n  FOR UPDATE SKIP LOCKED",
                 new="OR queue_id = $1)\n  FOR UPDATE",
-                test=f"{_RACES}::test_a_lease_that_ran_out_is_left_to_the_broker_that_is_just_now_working_on_it",
+                test=f"{_PAIR_RACES}::test_a_lease_that_ran_out_is_left_to_the_broker_that_is_just_now_working_on_it",
             ),
         ),
     ),

@@ -28,6 +28,7 @@ _OUTBOX = "tests/contract/daemon/test_outbox_store.py"
 _PROMISES = "tests/acceptance/test_outbox_promises.py"
 _PUMP = "tests/unit/broker/test_deliver.py"
 _RACES = "tests/contract/broker/test_postgres_races.py"
+_PAIR_RACES = "tests/contract/broker/test_postgres_upkeep_races.py"
 _REDIS = "tests/integration/test_redis_limiter.py"
 _REFUSED = "tests/acceptance/test_inbound_refused.py"
 _SEATING = "tests/unit/broker/test_seating.py"
@@ -1008,7 +1009,7 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A hangup ends a broker instead of renewing its certificate.",
         file="broker/app.py",
-        old="add_signal_handler(signal.SIGHUP, reload)",
+        old="add_signal_handler(signal.SIGHUP, certificate.reload)",
         new="remove_signal_handler(signal.SIGHUP)",
         test=f"{_TLS}::test_a_hangup_renews_the_certificate_and_the_connections_of_before_live_on",
     ),
@@ -1067,7 +1068,7 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         file="broker/stores/postgres/directory.sql",
         old=" ORDER BY id FOR NO KEY UPDATE",
         new=" ORDER BY id",
-        test=f"{_RACES}::test_an_invite_lets_in_as_many_as_it_says_also_at_two_brokers",
+        test=f"{_PAIR_RACES}::test_an_invite_lets_in_as_many_as_it_says_also_at_two_brokers",
     ),
     Fault(
         what="The check takes an epoch for a gap.",
@@ -1102,14 +1103,14 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         file="broker/stores/postgres/seats.sql",
         old=" WHERE b.id = $1 FOR KEY SHARE",
         new=" WHERE b.id = $1",
-        test=f"{_RACES}::test_a_broker_that_is_just_now_taken_for_dead_gives_no_seat_and_says_that_it_will",
+        test=f"{_PAIR_RACES}::test_a_broker_that_is_just_now_taken_for_dead_gives_no_seat_and_says_that_it_will",
     ),
     Fault(
         what="Whoever was connected to a broker that fell silent is still shown.",
         file="broker/stores/postgres/seats.sql",
         old="WHERE s.mesh_id = $1 AND b.expires_at > mesh.now_ms()",
         new="WHERE s.mesh_id = $1",
-        test=f"{_RACES}::test_whoever_is_at_a_broker_that_fell_silent_is_not_present",
+        test=f"{_PAIR_RACES}::test_whoever_is_at_a_broker_that_fell_silent_is_not_present",
     ),
     Fault(
         what="A broker that joins others tells them nothing before its first beat.",

@@ -62,6 +62,8 @@ def run(settings: BrokerSettings, ready: Ready = lambda _: None, *, log_to_stder
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        # Without TLS there is nothing to read again, and it must not end the broker either.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)
         return await serve(settings, ready, stop, world)
 
     return run_loop(main)
@@ -187,9 +189,8 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
     metrics.attach(world.observer)
     admin = read_admin_token(settings, world)
     certificate = read_certificate(settings, world)
-    # Without TLS there is nothing to read again, and it must not end the broker either.
-    reload = (lambda: None) if certificate is None else certificate.reload
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+    if certificate is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificate.reload)
     hub = Hub(world.observer)
     board = Switchboard(hub, stores.bus, world.observer, stores.deliveries.prime)
     seating = Seating(stores.seats, hub, board, world.clock, world.observer)

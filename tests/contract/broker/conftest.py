@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.contract.broker.backends import BACKENDS, Backend, House, PostgresBackend
+from tests.contract.broker.pairs import once, pair
 from tests.doubles import ManualClock
 from tests.services.postgres import Postgres
+
+__all__ = ["once", "pair"]  # fixtures of the tests with two brokers
 
 
 @pytest.fixture(scope="session")
