@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.services.postgres import ONE_IS_ENOUGH
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # What the run outside would lend to the one inside: its options, its worker's name, its coverage.
@@ -27,6 +29,7 @@ def run_pytest(
     environment = _environment() | {
         "HYPOTHESIS_STORAGE_DIRECTORY": str(scratch / "hypothesis"),
         "PYTHONPATH": os.pathsep.join(path),
+        ONE_IS_ENOUGH: "1",
     }
     log = scratch / "log"
     # A short name, since sockets are made in it, and one that goes with the run.
