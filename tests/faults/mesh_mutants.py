@@ -385,7 +385,7 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A broker that is cut off from the others keeps their daemons from them.",
         file="broker/seating.py",
-        old="self._clock.monotonic_ms() - self._beaten_at > SILENCE_MS",
+        old="self._clock.monotonic_ms() - self._beaten_at > BROKER_LEASE_MS",
         new="self._clock.monotonic_ms() - self._beaten_at < 0",
         test=f"{_SEATING}::test_a_broker_that_is_cut_off_for_as_long_as_its_lease_sends_its_connections_to_the_others",
     ),
@@ -1045,7 +1045,7 @@ MESH_MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A broker that was itself away takes all others for dead.",
         file="broker/stores/postgres/seats.py",
-        old="may_reap = now - self._beaten_at < LEASE_MS",
+        old="may_reap = now - self._beaten_at < BROKER_LEASE_MS",
         new="may_reap = now >= self._beaten_at",
         test=f"{_SHARED}::test_a_broker_that_was_itself_silent_takes_nobody_for_dead",
     ),

@@ -62,6 +62,8 @@ QUEUE_RETURNS_MAX: Final = 10
 
 CLOCK_SKEW_MAX_MS: Final = 60_000
 
+BROKER_LEASE_MS: Final = 15_000  # a broker that does not beat for so long is taken for dead by the others
+
 # How far history ids go ahead when a store comes back from a backup: more than anybody sends, and thousands of
 # times before a number is too large for JSON.
 EPOCH_SKIP: Final = 2**40

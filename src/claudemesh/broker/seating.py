@@ -7,6 +7,7 @@ from typing import Final
 from claudemesh.broker.events import KeeperChanged, SeatsLost
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.model import Identity, Seat, Unseated
+from claudemesh.broker.policy import BROKER_LEASE_MS
 from claudemesh.broker.ports import SeatStore
 from claudemesh.broker.switchboard import Switchboard
 from claudemesh.kernel.clock import Clock
@@ -14,7 +15,6 @@ from claudemesh.kernel.errors import MeshError
 from claudemesh.runtime.observe import Observer
 
 CLOSE_RESTART: Final = 1012  # a daemon comes back by itself, at some random moment
-SILENCE_MS: Final = 15_000  # after which others take this broker for dead
 UNKNOWN_MS: Final = 30_000  # for which a seat may be nobody's here: somebody is just sitting down
 
 
@@ -58,7 +58,7 @@ class Seating:
         try:
             beat = await self._store.beat()
         except MeshError:
-            if not self._board.is_alone and self._clock.monotonic_ms() - self._beaten_at > SILENCE_MS:
+            if not self._board.is_alone and self._clock.monotonic_ms() - self._beaten_at > BROKER_LEASE_MS:
                 self._send_away(self._hub.tokens())  # others have their seats by now, or will
             raise
         self._beaten_at = began_ms

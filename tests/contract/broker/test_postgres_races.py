@@ -228,3 +228,17 @@ async def test_a_sender_whose_frames_are_under_way_together_is_committed_in_thei
     sender: Sender = town["alice"]
     frames = [begin(pair.one.accepts.accept(batch(sender, dm(f"m{number}", "bob")))) for number in range(100)]
     assert [ids(outcomes) for outcomes in await asyncio.gather(*frames)] == [[number + 1] for number in range(100)]
+
+
+@pytest.mark.req("B0")
+async def test_a_retry_of_what_was_accepted_writes_nothing_so_nothing_is_flushed(pair: Pair) -> None:
+    town = await settle(pair.one, "alice", "bob")
+    await pair.one.accepts.accept(batch(town["alice"], *(dm(f"m{number}", "bob") for number in range(50))))
+    written = []
+    for _ in range(5):  # the server writes something of its own now and then
+        before = await pair.watcher.fetchval("SELECT pg_current_wal_insert_lsn()")
+        assert len(await pair.one.accepts.standing(town["alice"].member_id, [f"m{n}" for n in range(50)])) == 50
+        written.append(
+            await pair.watcher.fetchval("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1)", before)
+        )
+    assert min(written) == 0

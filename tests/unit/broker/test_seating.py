@@ -7,8 +7,9 @@ import pytest
 from claudemesh.broker.events import KeeperChanged, SeatsLost
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.model import Beat, Displaced, Identity, Meeting, Rewound, Seat, Seated, Unseated
+from claudemesh.broker.policy import BROKER_LEASE_MS
 from claudemesh.broker.ports import AlreadyConnected
-from claudemesh.broker.seating import CLOSE_RESTART, SILENCE_MS, UNKNOWN_MS, Seating
+from claudemesh.broker.seating import CLOSE_RESTART, UNKNOWN_MS, Seating
 from claudemesh.broker.switchboard import Switchboard
 from claudemesh.kernel.errors import StoreUnavailable
 from claudemesh.runtime.observe import Observer
@@ -149,7 +150,7 @@ async def test_a_broker_that_is_cut_off_for_as_long_as_its_lease_sends_its_conne
     place.hub.join(visitor)
     place.store.is_away = True
     for _ in range(2):
-        place.clock.advance(SILENCE_MS)
+        place.clock.advance(BROKER_LEASE_MS)
         with pytest.raises(StoreUnavailable):
             await place.seating.beat()
     assert visitor.calls == ([] if is_alone else [("close", CLOSE_RESTART, "seat_lost")])

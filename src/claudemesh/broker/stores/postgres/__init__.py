@@ -8,7 +8,7 @@ topics work  destinations; the leases of work queues
 upkeep       the broker's key, epochs, retention, the orphan check
 seats        which connection of which broker gets what waits for a key
 bus notices  what brokers tell each other
-writers        the order in which the writes of one mesh are applied
+writers      the order in which the writes of one mesh are applied
 """
 
 from collections.abc import Callable

@@ -4,11 +4,11 @@ A statement that waited for a lock still sees what was before: so the lock is ta
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 
 from claudemesh.broker.model import ConnectionPolicy, Member, Mesh, Newcomer, Role, Sender
 from claudemesh.broker.policy import judge_join, judge_manager, judge_member_change, judge_target
+from claudemesh.broker.stores.asks import Join, MemberChange, MeshChange
 from claudemesh.broker.stores.postgres.writers import MeshWriters, lock_counters
 from claudemesh.broker.stores.rows import to_member, to_mesh
 from claudemesh.kernel.errors import InviteRefused, MeshError, Revoked
@@ -18,30 +18,6 @@ from claudemesh.storage.sqlfile import load_queries
 from claudemesh.wire.names import fold_member_name
 
 _SQL = load_queries(files(__package__) / "directory.sql")
-
-
-@dataclass(frozen=True, slots=True)
-class _Join:
-    mesh_id: int
-    newcomer: Newcomer
-    invite_id: str
-    inviter: str
-    uses_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class _MemberChange:
-    actor: Sender
-    key_or_name: str
-    role: Role | None  # None: revoke
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _MeshChange:
-    actor: Sender
-    policy: ConnectionPolicy | None
-    sends_per_window: int | None
 
 
 class PostgresDirectoryStore:
@@ -57,7 +33,7 @@ class PostgresDirectoryStore:
         return await self._database.transact(create)
 
     async def join(self, mesh_id: int, newcomer: Newcomer, invite_id: str, inviter: str, uses_max: int) -> Member:
-        asked = _Join(mesh_id, newcomer, invite_id, inviter, uses_max)
+        asked = Join(mesh_id, newcomer, invite_id, inviter, uses_max)
         return await self._writers.of(mesh_id).submit(_join, asked)
 
     async def mesh(self, uid: str) -> Mesh | None:
@@ -83,11 +59,11 @@ class PostgresDirectoryStore:
         return column(holders) == [sender.member_id]
 
     async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
-        asked = _MemberChange(actor, key_or_name, None, now_ms)
+        asked = MemberChange(actor, key_or_name, None, now_ms)
         return await self._writers.of(actor.mesh_id).submit(_change_members, asked)
 
     async def set_role(self, actor: Sender, key_or_name: str, role: Role) -> Member:
-        asked = _MemberChange(actor, key_or_name, role, 0)
+        asked = MemberChange(actor, key_or_name, role, 0)
         return await self._writers.of(actor.mesh_id).submit(_change_members, asked)
 
     async def set_about(self, sender: Sender, about: str) -> None:
@@ -95,7 +71,7 @@ class PostgresDirectoryStore:
             raise Revoked
 
     async def set_mesh(self, actor: Sender, policy: ConnectionPolicy | None, sends_per_window: int | None) -> Mesh:
-        asked = _MeshChange(actor, policy, sends_per_window)
+        asked = MeshChange(actor, policy, sends_per_window)
         return await self._writers.of(actor.mesh_id).submit(_set_meshes, asked)
 
 
@@ -118,12 +94,12 @@ async def _standing_mesh(connection: Connection, slug: str, owner: Newcomer) -> 
     return mesh, member
 
 
-async def _join(connection: Connection, asked: Sequence[_Join]) -> list[Member | MeshError]:
+async def _join(connection: Connection, asked: Sequence[Join]) -> list[Member | MeshError]:
     await _lock_meshes(connection, (one.mesh_id for one in asked))
     return [await _join_one(connection, one) for one in asked]
 
 
-async def _join_one(connection: Connection, asked: _Join) -> Member | MeshError:
+async def _join_one(connection: Connection, asked: Join) -> Member | MeshError:
     newcomer, mesh_id = asked.newcomer, asked.mesh_id
     standing = await _member(connection, mesh_id, newcomer.pubkey)
     if standing is not None:
@@ -160,13 +136,13 @@ async def _add_member(connection: Connection, mesh_id: int, newcomer: Newcomer, 
     )
 
 
-async def _change_members(connection: Connection, asked: Sequence[_MemberChange]) -> list[Member | MeshError]:
+async def _change_members(connection: Connection, asked: Sequence[MemberChange]) -> list[Member | MeshError]:
     await _lock_meshes(connection, (one.actor.mesh_id for one in asked))
     await lock_counters(connection, (one.actor for one in asked if one.role is None))
     return [await _change_member(connection, one) for one in asked]
 
 
-async def _change_member(connection: Connection, asked: _MemberChange) -> Member | MeshError:
+async def _change_member(connection: Connection, asked: MemberChange) -> Member | MeshError:
     mesh_id = asked.actor.mesh_id
     target = judge_target(await _find_member(connection, mesh_id, asked.key_or_name), asked.role)
     if isinstance(target, MeshError):
@@ -184,12 +160,12 @@ async def _change_member(connection: Connection, asked: _MemberChange) -> Member
     return await _by_id(connection, target.id)
 
 
-async def _set_meshes(connection: Connection, asked: Sequence[_MeshChange]) -> list[Mesh | MeshError]:
+async def _set_meshes(connection: Connection, asked: Sequence[MeshChange]) -> list[Mesh | MeshError]:
     await _lock_meshes(connection, (one.actor.mesh_id for one in asked))
     return [await _set_mesh(connection, one) for one in asked]
 
 
-async def _set_mesh(connection: Connection, asked: _MeshChange) -> Mesh | MeshError:
+async def _set_mesh(connection: Connection, asked: MeshChange) -> Mesh | MeshError:
     refusal = judge_manager(await _by_id(connection, asked.actor.member_id))
     if refusal is not None:
         return refusal

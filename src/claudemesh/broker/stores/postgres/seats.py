@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Collection
 from importlib.resources import files
-from typing import Final
 
 from claudemesh.broker.model import Beat, Displaced, Identity, Meeting, Seat, Seated
-from claudemesh.broker.policy import judge_meeting
+from claudemesh.broker.policy import BROKER_LEASE_MS, judge_meeting
 from claudemesh.broker.ports import AlreadyConnected
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import Revoked, StoreUnavailable
@@ -14,8 +13,6 @@ from claudemesh.storage.postgres.database import column
 from claudemesh.storage.sqlfile import load_queries
 
 _SQL = load_queries(files(__package__) / "seats.sql")
-
-LEASE_MS: Final = 15_000  # a broker beats three times in it
 
 
 class PostgresSeatStore:
@@ -50,7 +47,7 @@ class PostgresSeatStore:
     async def beat(self) -> Beat:
         now = self._clock.monotonic_ms()
         # Whoever was itself silent for too long cannot know whether the others were, or the database was away.
-        may_reap = now - self._beaten_at < LEASE_MS
+        may_reap = now - self._beaten_at < BROKER_LEASE_MS
         beat, self.broker_id, others_run = await self._database.transact(
             lambda connection: self._beat(connection, may_reap)
         )
@@ -83,11 +80,11 @@ class PostgresSeatStore:
 
     async def _beat(self, connection: Connection, may_reap: bool) -> tuple[Beat, int, bool]:  # noqa: FBT001  named
         broker_id = self.broker_id
-        is_forgotten = not await connection.fetch(_SQL["renew"], broker_id, LEASE_MS)
+        is_forgotten = not await connection.fetch(_SQL["renew"], broker_id, BROKER_LEASE_MS)
         if is_forgotten:
             broker_id = await _register(connection)
         bereft = column(await connection.fetch(_SQL["reap"])) if may_reap else []
-        is_keeper = bool(await connection.fetch(_SQL["keep"], broker_id, LEASE_MS))
+        is_keeper = bool(await connection.fetch(_SQL["keep"], broker_id, BROKER_LEASE_MS))
         others_run = bool(await connection.fetchval(_SQL["others"], broker_id))
         return Beat(is_keeper, is_forgotten, bereft), broker_id, others_run
 
@@ -96,4 +93,4 @@ class PostgresSeatStore:
 
 
 async def _register(connection: Connection) -> int:
-    return int(await connection.fetchval(_SQL["register"], LEASE_MS))
+    return int(await connection.fetchval(_SQL["register"], BROKER_LEASE_MS))

@@ -11,6 +11,7 @@ from importlib.resources import files
 
 from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
 from claudemesh.broker.policy import QUEUE_RETURNS_MAX, HeldLease, derive_grant, is_acked, judge_renew, judge_settle
+from claudemesh.broker.stores.asks import CreateQueue, SettleWork, TakeWork
 from claudemesh.broker.stores.postgres.topics import judge_in_force
 from claudemesh.broker.stores.postgres.writers import MeshWriters
 from claudemesh.kernel.errors import DestinationNotFound, MeshError, NotFound
@@ -18,28 +19,6 @@ from claudemesh.storage.postgres import Connection, Database, Record
 from claudemesh.storage.sqlfile import load_queries
 
 _SQL = load_queries(files(__package__) / "work.sql")
-
-
-@dataclass(frozen=True, slots=True)
-class _Create:
-    sender: Sender
-    name: str
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Take:
-    sender: Sender
-    queue: str
-    lease_ttl_ms: int
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Settle:
-    claim: Claim
-    now_ms: int = 0
-    lease_ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +39,23 @@ class PostgresWorkStore:
         self._leases = database.writer()  # apart from the accepts: neither needs to wait for the other
 
     async def create_queue(self, sender: Sender, name: str, now_ms: int) -> bool:
-        return await self._writers.of(sender.mesh_id).submit(_create, _Create(sender, name, now_ms))
+        return await self._writers.of(sender.mesh_id).submit(_create, CreateQueue(sender, name, now_ms))
 
     async def queues(self, sender: Sender) -> list[Queue]:
         rows = await self._database.fetch(_SQL["queues"], sender.mesh_id)
         return [Queue(name=name, created_at=at, ready=ready, leased=leased) for name, at, ready, leased in rows]
 
     async def work(self, sender: Sender, queue: str, lease_ttl_ms: int, now_ms: int) -> Work | None:
-        return await self._leases.submit(_take, _Take(sender, queue, lease_ttl_ms, now_ms))
+        return await self._leases.submit(_take, TakeWork(sender, queue, lease_ttl_ms, now_ms))
 
     async def ack(self, claim: Claim, now_ms: int) -> Moved:
-        return await self._leases.submit(_ack, _Settle(claim, now_ms))
+        return await self._leases.submit(_ack, SettleWork(claim, now_ms))
 
     async def nack(self, claim: Claim, now_ms: int) -> None:
-        await self._leases.submit(_nack, _Settle(claim, now_ms))
+        await self._leases.submit(_nack, SettleWork(claim, now_ms))
 
     async def renew(self, claim: Claim, lease_ttl_ms: int) -> int:
-        return await self._leases.submit(_renew, _Settle(claim, lease_ttl_ms=lease_ttl_ms))
+        return await self._leases.submit(_renew, SettleWork(claim, lease_ttl_ms=lease_ttl_ms))
 
     async def expire(self, now_ms: int) -> int:
         return int((await self._database.fetch(_SQL["take_back"], None, now_ms, QUEUE_RETURNS_MAX))[0][0])
@@ -85,7 +64,7 @@ class PostgresWorkStore:
 # --- in a writer's transaction -----------------------------------------------------------------------
 
 
-async def _create(connection: Connection, asked: Sequence[_Create]) -> list[bool | MeshError]:
+async def _create(connection: Connection, asked: Sequence[CreateQueue]) -> list[bool | MeshError]:
     outcomes: list[bool | MeshError] = []
     for one in asked:
         row = (one.sender.mesh_id, one.name, one.sender.member_id, one.now_ms)
@@ -94,11 +73,11 @@ async def _create(connection: Connection, asked: Sequence[_Create]) -> list[bool
     return outcomes
 
 
-async def _take(connection: Connection, asked: Sequence[_Take]) -> list[Work | MeshError | None]:
+async def _take(connection: Connection, asked: Sequence[TakeWork]) -> list[Work | MeshError | None]:
     return [await _take_one(connection, one) for one in asked]
 
 
-async def _take_one(connection: Connection, asked: _Take) -> Work | MeshError | None:
+async def _take_one(connection: Connection, asked: TakeWork) -> Work | MeshError | None:
     refusal = await judge_in_force(connection, asked.sender)
     if refusal is not None:
         return refusal
@@ -110,7 +89,7 @@ async def _take_one(connection: Connection, asked: _Take) -> Work | MeshError | 
     return None if row is None else await _grant(connection, asked, row)
 
 
-async def _grant(connection: Connection, asked: _Take, row: Record) -> Work:
+async def _grant(connection: Connection, asked: TakeWork, row: Record) -> Work:
     history_id, token, returns, sender_id, broker_message_id, client_message_id, pubkey, name, *content = row
     body, meta, reply_to, accepted_at, lease_now = content
     mesh_id, member_id = asked.sender.mesh_id, asked.sender.member_id
@@ -134,11 +113,11 @@ async def _grant(connection: Connection, asked: _Take, row: Record) -> Work:
     )
 
 
-async def _ack(connection: Connection, settled: Sequence[_Settle]) -> list[Moved | MeshError]:
+async def _ack(connection: Connection, settled: Sequence[SettleWork]) -> list[Moved | MeshError]:
     return [await _ack_one(connection, one) for one in settled]
 
 
-async def _ack_one(connection: Connection, asked: _Settle) -> Moved | MeshError:
+async def _ack_one(connection: Connection, asked: SettleWork) -> Moved | MeshError:
     held = await _find(connection, asked.claim)
     if isinstance(held, MeshError):
         return held
@@ -150,11 +129,11 @@ async def _ack_one(connection: Connection, asked: _Settle) -> Moved | MeshError:
     return refusal or held.moved
 
 
-async def _nack(connection: Connection, settled: Sequence[_Settle]) -> list[MeshError | None]:
+async def _nack(connection: Connection, settled: Sequence[SettleWork]) -> list[MeshError | None]:
     return [await _nack_one(connection, one) for one in settled]
 
 
-async def _nack_one(connection: Connection, asked: _Settle) -> MeshError | None:
+async def _nack_one(connection: Connection, asked: SettleWork) -> MeshError | None:
     held = await _find(connection, asked.claim)
     if isinstance(held, MeshError):
         return held
@@ -165,11 +144,11 @@ async def _nack_one(connection: Connection, asked: _Settle) -> MeshError | None:
     return refusal
 
 
-async def _renew(connection: Connection, settled: Sequence[_Settle]) -> list[int | MeshError]:
+async def _renew(connection: Connection, settled: Sequence[SettleWork]) -> list[int | MeshError]:
     return [await _renew_one(connection, one) for one in settled]
 
 
-async def _renew_one(connection: Connection, asked: _Settle) -> int | MeshError:
+async def _renew_one(connection: Connection, asked: SettleWork) -> int | MeshError:
     held = await _find(connection, asked.claim)
     if isinstance(held, MeshError):
         return held

@@ -8,6 +8,7 @@ import apsw
 
 from claudemesh.broker.model import ConnectionPolicy, Member, Mesh, Newcomer, Role, Sender
 from claudemesh.broker.policy import judge_join, judge_manager, judge_member_change, judge_target
+from claudemesh.broker.stores.asks import Join, MemberChange, MeshChange
 from claudemesh.broker.stores.rows import to_member, to_mesh
 from claudemesh.broker.stores.sqlite.rows import fetch, fetch_one
 from claudemesh.kernel.errors import MeshError, Revoked
@@ -23,30 +24,6 @@ class _CreateMesh:
     uid: str
     slug: str
     owner: Newcomer
-
-
-@dataclass(frozen=True, slots=True)
-class _Join:
-    mesh_id: int
-    newcomer: Newcomer
-    invite_id: str
-    inviter: str
-    uses_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class _MemberChange:
-    actor: Sender
-    key_or_name: str
-    role: Role | None  # None: revoke
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _MeshChange:
-    actor: Sender
-    policy: ConnectionPolicy | None
-    sends_per_window: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +49,7 @@ class SqliteDirectoryStore:
         return await self._database.write(_create_meshes, _CreateMesh(uid, slug, owner))
 
     async def join(self, mesh_id: int, newcomer: Newcomer, invite_id: str, inviter: str, uses_max: int) -> Member:
-        return await self._database.write(_join, _Join(mesh_id, newcomer, invite_id, inviter, uses_max))
+        return await self._database.write(_join, Join(mesh_id, newcomer, invite_id, inviter, uses_max))
 
     async def mesh(self, uid: str) -> Mesh | None:
         return await self._database.read(lambda connection: _mesh(connection, "mesh_by_uid", uid))
@@ -96,18 +73,18 @@ class SqliteDirectoryStore:
         return await self._database.write(_remember_sessions, _Session(sender, session_pubkey, now_ms))
 
     async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
-        member = await self._database.write(_change_members, _MemberChange(actor, key_or_name, None, now_ms))
+        member = await self._database.write(_change_members, MemberChange(actor, key_or_name, None, now_ms))
         self._unseat(member.id)
         return member
 
     async def set_role(self, actor: Sender, key_or_name: str, role: Role) -> Member:
-        return await self._database.write(_change_members, _MemberChange(actor, key_or_name, role, 0))
+        return await self._database.write(_change_members, MemberChange(actor, key_or_name, role, 0))
 
     async def set_about(self, sender: Sender, about: str) -> None:
         await self._database.write(_set_abouts, _About(sender, about))
 
     async def set_mesh(self, actor: Sender, policy: ConnectionPolicy | None, sends_per_window: int | None) -> Mesh:
-        return await self._database.write(_set_meshes, _MeshChange(actor, policy, sends_per_window))
+        return await self._database.write(_set_meshes, MeshChange(actor, policy, sends_per_window))
 
 
 # --- on the writer's thread ------------------------------------------------------------------------
@@ -138,11 +115,11 @@ def _create_mesh(connection: apsw.Connection, asked: _CreateMesh) -> tuple[Mesh,
     return mesh, _add_member(connection, mesh_id, owner, Role.OWNER)
 
 
-def _join(connection: apsw.Connection, asked: Sequence[_Join]) -> list[Member | MeshError]:
+def _join(connection: apsw.Connection, asked: Sequence[Join]) -> list[Member | MeshError]:
     return [_join_one(connection, one) for one in asked]
 
 
-def _join_one(connection: apsw.Connection, asked: _Join) -> Member | MeshError:
+def _join_one(connection: apsw.Connection, asked: Join) -> Member | MeshError:
     newcomer, mesh_id = asked.newcomer, asked.mesh_id
     standing = _member(connection, mesh_id, newcomer.pubkey)
     if standing is not None:
@@ -189,11 +166,11 @@ def _remember_sessions(connection: apsw.Connection, sessions: Sequence[_Session]
     return outcomes
 
 
-def _change_members(connection: apsw.Connection, asked: Sequence[_MemberChange]) -> list[Member | MeshError]:
+def _change_members(connection: apsw.Connection, asked: Sequence[MemberChange]) -> list[Member | MeshError]:
     return [_change_member(connection, one) for one in asked]
 
 
-def _change_member(connection: apsw.Connection, asked: _MemberChange) -> Member | MeshError:
+def _change_member(connection: apsw.Connection, asked: MemberChange) -> Member | MeshError:
     mesh_id = asked.actor.mesh_id
     target = judge_target(_find_member(connection, mesh_id, asked.key_or_name), asked.role)
     if isinstance(target, MeshError):
@@ -220,11 +197,11 @@ def _set_abouts(connection: apsw.Connection, asked: Sequence[_About]) -> list[Me
     return outcomes
 
 
-def _set_meshes(connection: apsw.Connection, asked: Sequence[_MeshChange]) -> list[Mesh | MeshError]:
+def _set_meshes(connection: apsw.Connection, asked: Sequence[MeshChange]) -> list[Mesh | MeshError]:
     return [_set_mesh(connection, one) for one in asked]
 
 
-def _set_mesh(connection: apsw.Connection, asked: _MeshChange) -> Mesh | MeshError:
+def _set_mesh(connection: apsw.Connection, asked: MeshChange) -> Mesh | MeshError:
     refusal = judge_manager(_by_id(connection, asked.actor))
     if refusal is not None:
         return refusal

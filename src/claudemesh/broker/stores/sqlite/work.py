@@ -12,6 +12,7 @@ import apsw
 
 from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
 from claudemesh.broker.policy import QUEUE_RETURNS_MAX, HeldLease, derive_grant, is_acked, judge_renew, judge_settle
+from claudemesh.broker.stores.asks import CreateQueue, SettleWork, TakeWork
 from claudemesh.broker.stores.sqlite.directory import judge_in_force
 from claudemesh.broker.stores.sqlite.leaseclock import LeaseClock
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one, run
@@ -20,28 +21,6 @@ from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
 
 _SQL = load_queries(files(__package__) / "work.sql")
-
-
-@dataclass(frozen=True, slots=True)
-class _Create:
-    sender: Sender
-    name: str
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Take:
-    sender: Sender
-    queue: str
-    lease_ttl_ms: int
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Settle:
-    claim: Claim
-    now_ms: int = 0
-    lease_ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +48,7 @@ class SqliteWorkStore:
         self._leases = leases
 
     async def create_queue(self, sender: Sender, name: str, now_ms: int) -> bool:
-        return await self._database.write(_create, _Create(sender, name, now_ms))
+        return await self._database.write(_create, CreateQueue(sender, name, now_ms))
 
     async def queues(self, sender: Sender) -> list[Queue]:
         def read(connection: apsw.Connection) -> list[Queue]:
@@ -79,26 +58,26 @@ class SqliteWorkStore:
         return await self._database.read(read)
 
     async def work(self, sender: Sender, queue: str, lease_ttl_ms: int, now_ms: int) -> Work | None:
-        return await self._database.write(self._take, _Take(sender, queue, lease_ttl_ms, now_ms))
+        return await self._database.write(self._take, TakeWork(sender, queue, lease_ttl_ms, now_ms))
 
     async def ack(self, claim: Claim, now_ms: int) -> Moved:
-        return await self._database.write(self._ack, _Settle(claim, now_ms))
+        return await self._database.write(self._ack, SettleWork(claim, now_ms))
 
     async def nack(self, claim: Claim, now_ms: int) -> None:
-        await self._database.write(self._nack, _Settle(claim, now_ms))
+        await self._database.write(self._nack, SettleWork(claim, now_ms))
 
     async def renew(self, claim: Claim, lease_ttl_ms: int) -> int:
-        return await self._database.write(self._renew, _Settle(claim, lease_ttl_ms=lease_ttl_ms))
+        return await self._database.write(self._renew, SettleWork(claim, lease_ttl_ms=lease_ttl_ms))
 
     async def expire(self, now_ms: int) -> int:
         return await self._database.write(self._expire, now_ms)
 
     # --- on the writer's thread --------------------------------------------------------------------
 
-    def _take(self, connection: apsw.Connection, asked: Sequence[_Take]) -> list[Work | MeshError | None]:
+    def _take(self, connection: apsw.Connection, asked: Sequence[TakeWork]) -> list[Work | MeshError | None]:
         return [self._take_one(connection, one) for one in asked]
 
-    def _take_one(self, connection: apsw.Connection, asked: _Take) -> Work | MeshError | None:
+    def _take_one(self, connection: apsw.Connection, asked: TakeWork) -> Work | MeshError | None:
         mesh_id, lease_now = asked.sender.mesh_id, self._leases.now_ms()
         refusal = judge_in_force(connection, asked.sender)
         if refusal is not None:
@@ -111,10 +90,10 @@ class SqliteWorkStore:
         ready = fetch_one(connection, _SQL["next_ready"], (queue_id,))
         return None if ready is None else _grant(connection, asked, ready, lease_now)
 
-    def _ack(self, connection: apsw.Connection, settled: Sequence[_Settle]) -> list[Moved | MeshError]:
+    def _ack(self, connection: apsw.Connection, settled: Sequence[SettleWork]) -> list[Moved | MeshError]:
         return [self._ack_one(connection, one) for one in settled]
 
-    def _ack_one(self, connection: apsw.Connection, asked: _Settle) -> Moved | MeshError:
+    def _ack_one(self, connection: apsw.Connection, asked: SettleWork) -> Moved | MeshError:
         held = _find(connection, asked.claim)
         if isinstance(held, MeshError):
             return held
@@ -126,10 +105,10 @@ class SqliteWorkStore:
             _apply(connection, "delivery_acted", held.place, asked.now_ms)
         return refusal or held.moved
 
-    def _nack(self, connection: apsw.Connection, settled: Sequence[_Settle]) -> list[MeshError | None]:
+    def _nack(self, connection: apsw.Connection, settled: Sequence[SettleWork]) -> list[MeshError | None]:
         return [self._nack_one(connection, one) for one in settled]
 
-    def _nack_one(self, connection: apsw.Connection, asked: _Settle) -> MeshError | None:
+    def _nack_one(self, connection: apsw.Connection, asked: SettleWork) -> MeshError | None:
         held = _find(connection, asked.claim)
         if isinstance(held, MeshError):
             return held
@@ -138,10 +117,10 @@ class SqliteWorkStore:
             _give_back(connection, held.place, asked.now_ms)
         return refusal
 
-    def _renew(self, connection: apsw.Connection, settled: Sequence[_Settle]) -> list[int | MeshError]:
+    def _renew(self, connection: apsw.Connection, settled: Sequence[SettleWork]) -> list[int | MeshError]:
         return [self._renew_one(connection, one) for one in settled]
 
-    def _renew_one(self, connection: apsw.Connection, asked: _Settle) -> int | MeshError:
+    def _renew_one(self, connection: apsw.Connection, asked: SettleWork) -> int | MeshError:
         held, now = _find(connection, asked.claim), self._leases.now_ms()
         if isinstance(held, MeshError):
             return held
@@ -160,7 +139,7 @@ class SqliteWorkStore:
         return outcomes
 
 
-def _create(connection: apsw.Connection, asked: Sequence[_Create]) -> list[bool | MeshError]:
+def _create(connection: apsw.Connection, asked: Sequence[CreateQueue]) -> list[bool | MeshError]:
     outcomes: list[bool | MeshError] = []
     for one in asked:
         row = (one.sender.mesh_id, one.name, one.sender.member_id, one.now_ms)
@@ -169,7 +148,7 @@ def _create(connection: apsw.Connection, asked: Sequence[_Create]) -> list[bool 
     return outcomes
 
 
-def _grant(connection: apsw.Connection, asked: _Take, row: Row, lease_now: int) -> Work:
+def _grant(connection: apsw.Connection, asked: TakeWork, row: Row, lease_now: int) -> Work:
     history_id, token, returns, sender_id, broker_message_id, client_message_id, pubkey, name, *content = row
     body, meta, reply_to, accepted_at = content
     mesh_id, member_id = asked.sender.mesh_id, asked.sender.member_id
