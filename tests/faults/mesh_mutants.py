@@ -204,6 +204,13 @@ MESH_MUTANTS: tuple[Fault, ...] = (
         test="tests/contract/broker/test_sqlite_orphans.py::test_a_hole_in_an_accept_is_found",
     ),
     Fault(
+        what="A message that is still there passes although its id says that it is gone.",
+        file="broker/stores/sqlite/upkeep.sql",
+        old="\n    AND d.history_available = 1\n",
+        new="\n",
+        test="tests/contract/broker/test_sqlite_orphans.py::test_a_hole_in_an_accept_is_found",
+    ),
+    Fault(
         what="Names that differ in case are different names.",
         file="wire/names.py",
         old='normalize("NFKC", name).casefold())',

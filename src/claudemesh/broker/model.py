@@ -78,6 +78,17 @@ class Newcomer(msgspec.Struct, frozen=True, kw_only=True):
     name_folded: str
     now_ms: int
 
+    def become_member(self, id_: int, mesh_id: int, role: Role) -> Member:
+        return Member(
+            id=id_,
+            uid=self.uid,
+            mesh_id=mesh_id,
+            pubkey=self.pubkey,
+            name=self.name,
+            role=role,
+            joined_at=self.now_ms,
+        )
+
 
 class Identity(msgspec.Struct, frozen=True):
     """Who speaks on a connection, as proven by its hello."""

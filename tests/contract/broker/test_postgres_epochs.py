@@ -10,7 +10,7 @@ from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.policy import EPOCH_SKIP
 from claudemesh.broker.stores.postgres import PostgresStores
 from claudemesh.kernel.errors import ConfigError
-from tests.contract.broker.backends import Town, batch, dm, settle, ulids
+from tests.contract.broker.backends import PostgresBackend, Town, batch, dm, settle, ulids
 from tests.doubles import ManualClock
 
 
@@ -24,14 +24,6 @@ async def filled(dsn: str) -> Town:
     await stores.accepts.accept(batch(town["alice"], dm("1", "bob")))
     await stores.aclose()
     return town
-
-
-async def execute(dsn: str, sql: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute(sql)
-    finally:
-        await connection.close()
 
 
 async def next_number(stores: PostgresStores, town: Town) -> int:
@@ -74,6 +66,8 @@ async def test_a_role_that_may_not_ask_which_server_it_is_is_told_what_it_lacks(
     role = f"plain_{ulids.ulid().lower()}"
     grants = f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA mesh TO {role}; "
     grants += f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA mesh TO {role}; "
-    await execute(postgres_database, f"{grants} REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    await PostgresBackend(postgres_database).execute(
+        f"{grants} REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC"
+    )
     with pytest.raises(ConfigError, match="pg_control_system"):
         await open_stores(postgres_database.replace("postgres@", f"{role}@"))

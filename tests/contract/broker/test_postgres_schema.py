@@ -11,7 +11,7 @@ import pytest
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.stores.postgres import PostgresStores
 from claudemesh.kernel.errors import SchemaTooNew
-from tests.contract.broker.backends import BOUND_S, batch, dm, settle, ulids
+from tests.contract.broker.backends import BOUND_S, PostgresBackend, batch, dm, settle, ulids
 from tests.doubles import ManualClock
 from tests.services.postgres import Postgres
 
@@ -54,19 +54,11 @@ async def catalogue(dsn: str) -> dict[str, list[tuple[object, ...]]]:
         await connection.close()
 
 
-async def execute(dsn: str, sql: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute(sql)
-    finally:
-        await connection.close()
-
-
 async def test_the_schema_file_and_the_migrations_make_the_same(
     postgres_server: Postgres, postgres_database: str
 ) -> None:
     by_file = postgres_server.create_database(f"schema_file_{ulids.ulid().lower()}")
-    await execute(by_file, (files("claudemesh.broker.stores.postgres") / "schema.sql").read_text())
+    await PostgresBackend(by_file).execute((files("claudemesh.broker.stores.postgres") / "schema.sql").read_text())
     await (await open_stores(postgres_database)).aclose()
     left, right = await catalogue(by_file), await catalogue(postgres_database)
     assert all(right[what] for what in CATALOGUE if what != "triggers")
@@ -104,8 +96,8 @@ def test_two_processes_that_open_an_empty_database_at_once_both_succeed(postgres
 
 async def test_a_database_of_a_newer_program_is_refused_and_left_as_it_is(postgres_database: str) -> None:
     await (await open_stores(postgres_database)).aclose()
-    await execute(
-        postgres_database, "INSERT INTO mesh.schema_migration (version, name) VALUES (2, 'from_the_future')"
+    await PostgresBackend(postgres_database).execute(
+        "INSERT INTO mesh.schema_migration (version, name) VALUES (2, 'from_the_future')"
     )
     before = await catalogue(postgres_database)
     with pytest.raises(SchemaTooNew):
@@ -116,8 +108,7 @@ async def test_a_database_of_a_newer_program_is_refused_and_left_as_it_is(postgr
 async def test_a_role_that_may_create_nothing_uses_a_schema_that_is_there(postgres_database: str) -> None:
     await (await open_stores(postgres_database)).aclose()
     role = f"plain_{ulids.ulid().lower()}"
-    await execute(
-        postgres_database,
+    await PostgresBackend(postgres_database).execute(
         f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA mesh TO {role};"
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA mesh TO {role};",
     )

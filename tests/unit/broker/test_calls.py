@@ -5,26 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from claudemesh.broker.calls import CallPorts, Calls
-from claudemesh.broker.model import ConnectionPolicy, Identity, Member, Mesh, MessageReceipt, Role, Sender
+from claudemesh.broker.model import ConnectionPolicy, MessageReceipt, Sender
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.wire.frames import Call
 from claudemesh.wire.names import POLICIES
+from tests.unit.broker.people import identity
 
 BOUND_S = 30
-MESH = Mesh(id=1, uid="m", slug="demo")
-
-
-def identity(number: int) -> Identity:
-    member = Member(
-        id=number,
-        uid=f"u{number}",
-        mesh_id=1,
-        pubkey=f"k{number}",
-        name=f"n{number}",
-        role=Role.MEMBER,
-        joined_at=0,
-    )
-    return Identity(MESH, member, "instance")
 
 
 class SlowReceipts:

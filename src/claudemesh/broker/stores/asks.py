@@ -30,6 +30,15 @@ class MeshChange:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicAsk:
+    """To create a topic, to subscribe to it or to leave it."""
+
+    sender: Sender
+    name: str
+    now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CreateQueue:
     sender: Sender
     name: str

@@ -12,6 +12,7 @@ from claudemesh.broker.model import (
     Progress,
     RecipientReceipt,
     Role,
+    Work,
 )
 from claudemesh.broker.policy import derive_counts, derive_least, derive_message_state, derive_since
 from claudemesh.kernel.fingerprint import Kind
@@ -81,6 +82,27 @@ def _progress(
         state=state,
         at=found[state][1],
         counts={one: count for one, (count, _) in found.items()},
+    )
+
+
+def to_work(row: Row, lease_token: int, lease_ttl_ms: int) -> Work:
+    """Make a leased message of the next row of its queue; a store may have selected more than that."""
+    history_id, _, returns, sender_id, broker_message_id, client_message_id, pubkey, name = row[:8]
+    body, meta, reply_to, accepted_at = row[8:12]
+    return Work(
+        sender_id=sender_id,
+        broker_message_id=broker_message_id,
+        client_message_id=client_message_id,
+        history_id=history_id,
+        sender_pubkey=pubkey,
+        sender_name=name,
+        body=body,
+        meta=meta,
+        reply_to=reply_to,
+        accepted_at=accepted_at,
+        lease_token=lease_token,
+        lease_ttl_ms=lease_ttl_ms,
+        returns=returns,
     )
 
 

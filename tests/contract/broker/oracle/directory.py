@@ -100,15 +100,7 @@ class OracleDirectoryStore:
 
     def _add(self, mesh_id: int, newcomer: Newcomer, role: Role) -> Member:
         world = self._world
-        member = Member(
-            id=len(world.members) + 1,
-            uid=newcomer.uid,
-            mesh_id=mesh_id,
-            pubkey=newcomer.pubkey,
-            name=newcomer.name,
-            role=role,
-            joined_at=newcomer.now_ms,
-        )
+        member = newcomer.become_member(len(world.members) + 1, mesh_id, role)
         world.members[member.id] = member
         world.names[mesh_id, newcomer.name_folded] = world.keys[mesh_id, newcomer.pubkey] = member.id
         return member

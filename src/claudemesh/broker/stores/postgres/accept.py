@@ -11,7 +11,7 @@ frame alone, and that frame message by message.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 
 from claudemesh.broker.model import (
@@ -26,6 +26,7 @@ from claudemesh.broker.model import (
     StandingMessage,
 )
 from claudemesh.broker.policy import Deferrals, derive_duplicate, judge_standing
+from claudemesh.broker.stores.destination import Destination
 from claudemesh.broker.stores.postgres.writers import MeshWriters, lock_counters
 from claudemesh.kernel.errors import (
     DestinationNotFound,
@@ -144,22 +145,6 @@ class _Offer:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Destination:
-    """Where a message goes: `id` is the member's, the topic's or the queue's; a topic has its subscribers."""
-
-    id: int
-    to_session: str | None = None
-    subscribers: tuple[int, ...] = ()
-    others: dict[int, tuple[int, ...]] = field(default_factory=dict)  # without one of them, by that one
-
-    def recipients(self, sender_id: int) -> tuple[int, ...]:
-        found = self.others.get(sender_id)
-        if found is None:
-            found = self.others[sender_id] = tuple(id_ for id_ in self.subscribers if id_ != sender_id)
-        return found
-
-
 def _settled(offer: _Offer) -> AcceptOutcome:
     if offer.outcome is None:
         raise IntegrityError("an accept came to no outcome")
@@ -177,7 +162,7 @@ async def _apply(connection: Connection, offers: Sequence[_Offer]) -> None:
     claimed = [offer for offer in offers if offer.key not in standing]
     counters = await lock_counters(connection, [offer.batch.sender for offer in claimed]) if claimed else {}
     resolved = _Resolved(await connection.fetch(_SQL["resolve"], *_asked(offers, claimed)))
-    taken: dict[_Key, tuple[_Offer, _Destination]] = {}
+    taken: dict[_Key, tuple[_Offer, Destination]] = {}
     for offer in offers:
         if not resolved.is_in_force(offer.batch.sender):  # told so also about what was accepted before
             offer.outcome = Revoked()
@@ -214,7 +199,7 @@ async def _claim(connection: Connection, offers: Sequence[_Offer]) -> dict[_Key,
     return found
 
 
-def _number(offer: _Offer, destination: _Destination, last: dict[int, int]) -> None:
+def _number(offer: _Offer, destination: Destination, last: dict[int, int]) -> None:
     """Give it the next place in the order of its mesh."""
     if offer.mesh_id not in last:
         raise IntegrityError(f"mesh {offer.mesh_id} has no history counter")
@@ -223,7 +208,7 @@ def _number(offer: _Offer, destination: _Destination, last: dict[int, int]) -> N
 
 
 async def _release(
-    connection: Connection, claimed: Sequence[_Offer], taken: dict[_Key, tuple[_Offer, _Destination]]
+    connection: Connection, claimed: Sequence[_Offer], taken: dict[_Key, tuple[_Offer, Destination]]
 ) -> None:
     """Free the ids of what was refused; one may be used by what was accepted under it later in this transaction.
 
@@ -238,12 +223,12 @@ async def _release(
         await connection.fetch(_SQL["claim"], *_columns(_claim_row(offer) for offer in later))
 
 
-async def _write(connection: Connection, taken: Sequence[tuple[_Offer, _Destination]]) -> None:
+async def _write(connection: Connection, taken: Sequence[tuple[_Offer, Destination]]) -> None:
     await connection.execute(_SQL["write"], *_columns(_row(offer, place) for offer, place in taken))
     await _write_rest(connection, taken)
 
 
-def _accepted(offer: _Offer, destination: _Destination, answered: Moved | None = None) -> Accepted:
+def _accepted(offer: _Offer, destination: Destination, answered: Moved | None = None) -> Accepted:
     recipients: tuple[int, ...] = ()
     if offer.message.kind is Kind.TOPIC:
         recipients = destination.recipients(offer.batch.sender.member_id)
@@ -252,7 +237,7 @@ def _accepted(offer: _Offer, destination: _Destination, answered: Moved | None =
     return Accepted(offer.broker_message_id, offer.history_id, recipients, answered, destination.to_session)
 
 
-async def _write_rest(connection: Connection, taken: Sequence[tuple[_Offer, _Destination]]) -> None:
+async def _write_rest(connection: Connection, taken: Sequence[tuple[_Offer, Destination]]) -> None:
     """Write what only some messages have: mentions, and what they answer."""
     mentions = [
         (offer.mesh_id, offer.history_id, mentioned) for offer, _ in taken for mentioned in offer.message.mentions
@@ -276,17 +261,17 @@ class _Resolved:
 
     def __init__(self, rows: Iterable[Record]) -> None:
         self._senders: set[tuple[int, int]] = set()
-        self._found: dict[tuple[int, str, str], _Destination] = {}
+        self._found: dict[tuple[int, str, str], Destination] = {}
         for what, mesh_id, ref, id_, to_session, subscribers in rows:
             if what == "sender":
                 self._senders.add((mesh_id, id_))
             else:
-                self._found[mesh_id, what, ref] = _Destination(id_, to_session, tuple(subscribers or ()))
+                self._found[mesh_id, what, ref] = Destination(id_, to_session, tuple(subscribers or ()))
 
     def is_in_force(self, sender: Sender) -> bool:
         return (sender.mesh_id, sender.member_id) in self._senders
 
-    def find(self, sender: Sender, message: Message) -> _Destination | MeshError:
+    def find(self, sender: Sender, message: Message) -> Destination | MeshError:
         kind = message.kind
         found = self._found.get((sender.mesh_id, kind.value, message.ref))
         if found is None:
@@ -328,7 +313,7 @@ def _claim_row(offer: _Offer) -> tuple[object, ...]:
     )
 
 
-def _row(offer: _Offer, destination: _Destination) -> tuple[object, ...]:
+def _row(offer: _Offer, destination: Destination) -> tuple[object, ...]:
     batch, message = offer.batch, offer.message
     return (
         batch.sender.mesh_id,

@@ -125,15 +125,7 @@ async def _add_member(connection: Connection, mesh_id: int, newcomer: Newcomer, 
     if not await connection.fetch(_SQL["add_key"], *key):
         # A session took it a moment ago: those do not wait for the mesh.
         raise InviteRefused("this key was used in the mesh before", reason="not_allowed")
-    return Member(
-        id=member_id,
-        uid=newcomer.uid,
-        mesh_id=mesh_id,
-        pubkey=newcomer.pubkey,
-        name=newcomer.name,
-        role=role,
-        joined_at=newcomer.now_ms,
-    )
+    return newcomer.become_member(member_id, mesh_id, role)
 
 
 async def _change_members(connection: Connection, asked: Sequence[MemberChange]) -> list[Member | MeshError]:

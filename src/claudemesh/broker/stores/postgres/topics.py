@@ -1,10 +1,10 @@
 """Topics and who is subscribed to them. A subscription begins and ends at a place in the order: under its lock."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 
 from claudemesh.broker.model import Sender, Topic
+from claudemesh.broker.stores.asks import TopicAsk
 from claudemesh.broker.stores.postgres.writers import MeshWriters, lock_counters
 from claudemesh.kernel.errors import DestinationNotFound, MeshError, Revoked
 from claudemesh.storage.postgres import Connection, Database
@@ -13,20 +13,13 @@ from claudemesh.storage.sqlfile import load_queries
 _SQL = load_queries(files(__package__) / "topics.sql")
 
 
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    sender: Sender
-    name: str
-    now_ms: int = 0
-
-
 class PostgresTopicStore:
     def __init__(self, database: Database, writers: MeshWriters) -> None:
         self._database = database
         self._writers = writers
 
     async def create_topic(self, sender: Sender, name: str, now_ms: int) -> bool:
-        return await self._writers.of(sender.mesh_id).submit(_create, _Ask(sender, name, now_ms))
+        return await self._writers.of(sender.mesh_id).submit(_create, TopicAsk(sender, name, now_ms))
 
     async def topics(self, sender: Sender) -> list[Topic]:
         rows = await self._database.fetch(_SQL["topics"], sender.mesh_id, sender.member_id)
@@ -36,10 +29,10 @@ class PostgresTopicStore:
         ]
 
     async def subscribe(self, sender: Sender, name: str) -> int:
-        return await self._writers.of(sender.mesh_id).submit(_subscribe, _Ask(sender, name))
+        return await self._writers.of(sender.mesh_id).submit(_subscribe, TopicAsk(sender, name))
 
     async def unsubscribe(self, sender: Sender, name: str, now_ms: int) -> bool:
-        return await self._writers.of(sender.mesh_id).submit(_unsubscribe, _Ask(sender, name, now_ms))
+        return await self._writers.of(sender.mesh_id).submit(_unsubscribe, TopicAsk(sender, name, now_ms))
 
 
 # --- in a writer's transaction -----------------------------------------------------------------------
@@ -51,7 +44,7 @@ async def judge_in_force(connection: Connection, sender: Sender) -> Revoked | No
     return None if is_in_force else Revoked()
 
 
-async def _create(connection: Connection, asked: Sequence[_Ask]) -> list[bool | MeshError]:
+async def _create(connection: Connection, asked: Sequence[TopicAsk]) -> list[bool | MeshError]:
     outcomes: list[bool | MeshError] = []
     for one in asked:
         row = (one.sender.mesh_id, one.name, one.sender.member_id, one.now_ms)
@@ -60,7 +53,7 @@ async def _create(connection: Connection, asked: Sequence[_Ask]) -> list[bool | 
     return outcomes
 
 
-async def _subscribe(connection: Connection, asked: Sequence[_Ask]) -> list[int | MeshError]:
+async def _subscribe(connection: Connection, asked: Sequence[TopicAsk]) -> list[int | MeshError]:
     last = await lock_counters(connection, (one.sender for one in asked))
     outcomes: list[int | MeshError] = []
     for one in asked:
@@ -73,7 +66,7 @@ async def _subscribe(connection: Connection, asked: Sequence[_Ask]) -> list[int 
     return outcomes
 
 
-async def _unsubscribe(connection: Connection, asked: Sequence[_Ask]) -> list[bool | MeshError]:
+async def _unsubscribe(connection: Connection, asked: Sequence[TopicAsk]) -> list[bool | MeshError]:
     await lock_counters(connection, (one.sender for one in asked))
     outcomes: list[bool | MeshError] = []
     for one in asked:
@@ -86,7 +79,7 @@ async def _unsubscribe(connection: Connection, asked: Sequence[_Ask]) -> list[bo
     return outcomes
 
 
-async def _find(connection: Connection, asked: _Ask) -> int | MeshError:
+async def _find(connection: Connection, asked: TopicAsk) -> int | MeshError:
     """Return the topic's number."""
     refusal = await judge_in_force(connection, asked.sender)
     if refusal is not None:

@@ -14,6 +14,7 @@ from claudemesh.broker.policy import QUEUE_RETURNS_MAX, HeldLease, derive_grant,
 from claudemesh.broker.stores.asks import CreateQueue, SettleWork, TakeWork
 from claudemesh.broker.stores.postgres.topics import judge_in_force
 from claudemesh.broker.stores.postgres.writers import MeshWriters
+from claudemesh.broker.stores.rows import to_work
 from claudemesh.kernel.errors import DestinationNotFound, MeshError, NotFound
 from claudemesh.storage.postgres import Connection, Database, Record
 from claudemesh.storage.sqlfile import load_queries
@@ -90,27 +91,12 @@ async def _take_one(connection: Connection, asked: TakeWork) -> Work | MeshError
 
 
 async def _grant(connection: Connection, asked: TakeWork, row: Record) -> Work:
-    history_id, token, returns, sender_id, broker_message_id, client_message_id, pubkey, name, *content = row
-    body, meta, reply_to, accepted_at, lease_now = content
+    history_id, token, returns, *_, lease_now = row
     mesh_id, member_id = asked.sender.mesh_id, asked.sender.member_id
     lease = derive_grant(asked.sender, token, asked.lease_ttl_ms, lease_now)
     granted = (member_id, lease.token, lease.expires_at_ms)
     await connection.execute(_SQL["grant"], mesh_id, history_id, *granted, asked.now_ms, returns + 1)
-    return Work(
-        sender_id=sender_id,
-        broker_message_id=broker_message_id,
-        client_message_id=client_message_id,
-        history_id=history_id,
-        sender_pubkey=pubkey,
-        sender_name=name,
-        body=body,
-        meta=meta,
-        reply_to=reply_to,
-        accepted_at=accepted_at,
-        lease_token=lease.token,
-        lease_ttl_ms=asked.lease_ttl_ms,
-        returns=returns,
-    )
+    return to_work(row, lease.token, asked.lease_ttl_ms)
 
 
 async def _ack(connection: Connection, settled: Sequence[SettleWork]) -> list[Moved | MeshError]:

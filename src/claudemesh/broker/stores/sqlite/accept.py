@@ -29,6 +29,7 @@ from claudemesh.broker.model import (
     StandingMessage,
 )
 from claudemesh.broker.policy import Deferrals, derive_duplicate, judge_standing
+from claudemesh.broker.stores.destination import Destination
 from claudemesh.broker.stores.sqlite.blocks import to_blocks
 from claudemesh.broker.stores.sqlite.directory import judge_in_force
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one
@@ -136,22 +137,6 @@ class _Rows:
     waiting: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))  # by member: of dms
 
 
-@dataclass(frozen=True, slots=True)
-class _Destination:
-    """Where a message goes: `id` is the member's, the topic's or the queue's; a topic has its subscribers."""
-
-    id: int
-    to_session: str | None = None
-    subscribers: tuple[int, ...] = ()
-    others: dict[int, tuple[int, ...]] = field(default_factory=dict)  # without one of them, by that one
-
-    def recipients(self, sender_id: int) -> tuple[int, ...]:
-        found = self.others.get(sender_id)
-        if found is None:
-            found = self.others[sender_id] = tuple(id_ for id_ in self.subscribers if id_ != sender_id)
-        return found
-
-
 class _Plan:
     """Asks once, judges everything in order, then writes everything."""
 
@@ -159,7 +144,7 @@ class _Plan:
         self._connection = connection
         self._mint = mint
         self._standing: dict[int, dict[str, StandingMessage]] = {}
-        self._destinations: dict[tuple[int, Kind, str], _Destination | MeshError] = {}
+        self._destinations: dict[tuple[int, Kind, str], Destination | MeshError] = {}
         self._last: dict[int, int] = {}  # by mesh: the last history id given
         self._rows = _Rows()
 
@@ -198,26 +183,26 @@ class _Plan:
     def _one(self, query: str, *values: object) -> Row | None:
         return fetch_one(self._connection, _SQL[query], values)
 
-    def _resolve(self, sender: Sender, message: Message) -> _Destination | MeshError:
+    def _resolve(self, sender: Sender, message: Message) -> Destination | MeshError:
         key = (sender.mesh_id, message.kind, message.ref)
         found = self._destinations.get(key)
         if found is None:
             found = self._destinations[key] = self._look_up(*key)
-        if message.kind is Kind.TOPIC and isinstance(found, _Destination):
+        if message.kind is Kind.TOPIC and isinstance(found, Destination):
             return found if sender.member_id in found.subscribers else NotSubscribed()
         return found
 
-    def _look_up(self, mesh_id: int, kind: Kind, ref: str) -> _Destination | MeshError:
+    def _look_up(self, mesh_id: int, kind: Kind, ref: str) -> Destination | MeshError:
         query = {Kind.DM: "find_member", Kind.TOPIC: "find_topic", Kind.QUEUE: "find_queue"}[kind]
         row = self._one(query, mesh_id, ref)
         if row is None:
             return DestinationNotFound(f"there is no such {'member' if kind is Kind.DM else kind.value}")
         if kind is Kind.TOPIC:
             subscribers = fetch(self._connection, _SQL["subscribers"], row)
-            return _Destination(row[0], subscribers=tuple(id_ for (id_,) in subscribers))
+            return Destination(row[0], subscribers=tuple(id_ for (id_,) in subscribers))
         if kind is Kind.DM:
-            return _Destination(row[0], to_session=ref if row[1] == "session" else None)
-        return _Destination(row[0])
+            return Destination(row[0], to_session=ref if row[1] == "session" else None)
+        return Destination(row[0])
 
     def _next_history_id(self, mesh_id: int) -> int:
         last = self._last.get(mesh_id)
@@ -231,7 +216,7 @@ class _Plan:
 
     # --- what is going to be written ---
 
-    def _add(self, batch: Batch, message: Message, destination: _Destination) -> Accepted:
+    def _add(self, batch: Batch, message: Message, destination: Destination) -> Accepted:
         rows, mesh_id, sender_id = self._rows, batch.sender.mesh_id, batch.sender.member_id
         broker_message_id, history_id, now = self._mint(), self._next_history_id(mesh_id), batch.now_ms
         cmid = message.client_message_id

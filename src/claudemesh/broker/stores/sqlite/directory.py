@@ -143,15 +143,7 @@ def _add_member(connection: apsw.Connection, mesh_id: int, newcomer: Newcomer, r
     connection.execute(_SQL["add_member"], row)
     member_id = connection.last_insert_rowid()
     connection.execute(_SQL["add_key"], (mesh_id, newcomer.pubkey, member_id, "member", newcomer.now_ms))
-    return Member(
-        id=member_id,
-        uid=newcomer.uid,
-        mesh_id=mesh_id,
-        pubkey=newcomer.pubkey,
-        name=newcomer.name,
-        role=role,
-        joined_at=newcomer.now_ms,
-    )
+    return newcomer.become_member(member_id, mesh_id, role)
 
 
 def _remember_sessions(connection: apsw.Connection, sessions: Sequence[_Session]) -> list[bool]:

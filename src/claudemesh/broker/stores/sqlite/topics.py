@@ -1,12 +1,12 @@
 """Topics and who is subscribed to them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 
 import apsw
 
 from claudemesh.broker.model import Sender, Topic
+from claudemesh.broker.stores.asks import TopicAsk
 from claudemesh.broker.stores.sqlite.directory import judge_in_force
 from claudemesh.broker.stores.sqlite.rows import fetch, run
 from claudemesh.kernel.errors import DestinationNotFound, MeshError
@@ -16,19 +16,12 @@ from claudemesh.storage.sqlite import Database
 _SQL = load_queries(files(__package__) / "topics.sql")
 
 
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    sender: Sender
-    name: str
-    now_ms: int = 0
-
-
 class SqliteTopicStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def create_topic(self, sender: Sender, name: str, now_ms: int) -> bool:
-        return await self._database.write(_create, _Ask(sender, name, now_ms))
+        return await self._database.write(_create, TopicAsk(sender, name, now_ms))
 
     async def topics(self, sender: Sender) -> list[Topic]:
         def read(connection: apsw.Connection) -> list[Topic]:
@@ -41,13 +34,13 @@ class SqliteTopicStore:
         return await self._database.read(read)
 
     async def subscribe(self, sender: Sender, name: str) -> int:
-        return await self._database.write(_subscribe, _Ask(sender, name))
+        return await self._database.write(_subscribe, TopicAsk(sender, name))
 
     async def unsubscribe(self, sender: Sender, name: str, now_ms: int) -> bool:
-        return await self._database.write(_unsubscribe, _Ask(sender, name, now_ms))
+        return await self._database.write(_unsubscribe, TopicAsk(sender, name, now_ms))
 
 
-def _create(connection: apsw.Connection, asked: Sequence[_Ask]) -> list[bool | MeshError]:
+def _create(connection: apsw.Connection, asked: Sequence[TopicAsk]) -> list[bool | MeshError]:
     outcomes: list[bool | MeshError] = []
     for one in asked:
         row = (one.sender.mesh_id, one.name, one.sender.member_id, one.now_ms)
@@ -56,7 +49,7 @@ def _create(connection: apsw.Connection, asked: Sequence[_Ask]) -> list[bool | M
     return outcomes
 
 
-def _subscribe(connection: apsw.Connection, asked: Sequence[_Ask]) -> list[int | MeshError]:
+def _subscribe(connection: apsw.Connection, asked: Sequence[TopicAsk]) -> list[int | MeshError]:
     outcomes: list[int | MeshError] = []
     for one in asked:
         found = _find(connection, one)
@@ -70,7 +63,7 @@ def _subscribe(connection: apsw.Connection, asked: Sequence[_Ask]) -> list[int |
     return outcomes
 
 
-def _unsubscribe(connection: apsw.Connection, asked: Sequence[_Ask]) -> list[bool | MeshError]:
+def _unsubscribe(connection: apsw.Connection, asked: Sequence[TopicAsk]) -> list[bool | MeshError]:
     outcomes: list[bool | MeshError] = []
     for one in asked:
         found = _find(connection, one)
@@ -82,7 +75,7 @@ def _unsubscribe(connection: apsw.Connection, asked: Sequence[_Ask]) -> list[boo
     return outcomes
 
 
-def _find(connection: apsw.Connection, asked: _Ask) -> tuple[int, int] | MeshError:
+def _find(connection: apsw.Connection, asked: TopicAsk) -> tuple[int, int] | MeshError:
     refusal = judge_in_force(connection, asked.sender)
     if refusal is not None:
         return refusal

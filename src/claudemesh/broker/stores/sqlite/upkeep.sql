@@ -142,6 +142,7 @@ FROM message_history AS h LEFT JOIN member AS m ON m.id = h.sender_id
 WHERE NOT EXISTS (
   SELECT 1 FROM client_message_dedupe AS d
   WHERE d.sender_id = h.sender_id AND d.client_message_id = h.client_message_id AND d.history_id = h.history_id
+    AND d.history_available = 1
 )
 UNION ALL
 SELECT NULL, NULL, 'message_history' FROM topic_message AS t

@@ -13,6 +13,7 @@ import apsw
 from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
 from claudemesh.broker.policy import QUEUE_RETURNS_MAX, HeldLease, derive_grant, is_acked, judge_renew, judge_settle
 from claudemesh.broker.stores.asks import CreateQueue, SettleWork, TakeWork
+from claudemesh.broker.stores.rows import to_work
 from claudemesh.broker.stores.sqlite.directory import judge_in_force
 from claudemesh.broker.stores.sqlite.leaseclock import LeaseClock
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one, run
@@ -149,27 +150,12 @@ def _create(connection: apsw.Connection, asked: Sequence[CreateQueue]) -> list[b
 
 
 def _grant(connection: apsw.Connection, asked: TakeWork, row: Row, lease_now: int) -> Work:
-    history_id, token, returns, sender_id, broker_message_id, client_message_id, pubkey, name, *content = row
-    body, meta, reply_to, accepted_at = content
+    history_id, token, returns, *_ = row
     mesh_id, member_id = asked.sender.mesh_id, asked.sender.member_id
     lease = derive_grant(asked.sender, token, asked.lease_ttl_ms, lease_now)
     connection.execute(_SQL["grant"], (mesh_id, history_id, member_id, lease.token, lease.expires_at_ms))
     connection.execute(_SQL["delivery_leased"], (mesh_id, history_id, asked.now_ms, returns + 1))
-    return Work(
-        sender_id=sender_id,
-        broker_message_id=broker_message_id,
-        client_message_id=client_message_id,
-        history_id=history_id,
-        sender_pubkey=pubkey,
-        sender_name=name,
-        body=body,
-        meta=meta,
-        reply_to=reply_to,
-        accepted_at=accepted_at,
-        lease_token=lease.token,
-        lease_ttl_ms=asked.lease_ttl_ms,
-        returns=returns,
-    )
+    return to_work(row, lease.token, asked.lease_ttl_ms)
 
 
 def _take_back_expired(connection: apsw.Connection, queue_id: int, lease_now: int, now_ms: int) -> int:
