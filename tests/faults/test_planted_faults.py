@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.children import ROOT
-from tests.faults.mesh_mutants import MESH_MUTANTS
 from tests.faults.mutants import MUTANTS
 from tests.faults.planting import copy_sources, objection, run_tests, why_not_green
 from tests.requirements import REQUIREMENTS, Fault
 
 LABELLED = [(row.id, fault) for row in REQUIREMENTS for fault in row.faults]
-LABELLED += [("mutant", fault) for fault in (*MUTANTS, *MESH_MUTANTS)]
+LABELLED += [("mutant", fault) for fault in MUTANTS]
 FAULTS = [pytest.param(fault, id=f"{label}: {fault.what}") for label, fault in LABELLED]
 NODES = sorted({fault.test for _, fault in LABELLED})
 FILES = sorted({node.partition("::")[0] for node in NODES})

@@ -1,13 +1,11 @@
-"""Planted faults that belong to no requirement: they show that the tests of the inside can fail.
-
-They run as those of `tests/requirements.py` do; see there for the fields.
-"""
+"""In kernel, runtime and the SQLite engine."""
 
 from tests.requirements import Fault
 
-_FIRE = "tests/chaos/test_engine_under_fire.py"
 _ENGINE = "tests/contract/engine"
 _FILE = "tests/unit/storage/test_sqlite_file.py"
+_FIRE = "tests/chaos/test_engine_under_fire.py"
+_IPC = "tests/integration/test_local_ipc.py"
 
 MUTANTS: tuple[Fault, ...] = (
     # --- the sync guard --------------------------------------------------------------------------
@@ -262,7 +260,7 @@ MUTANTS: tuple[Fault, ...] = (
         new="migration.sql)",
         test=f"{_FILE}::test_a_migration_runs_to_its_end_also_behind_a_statement_that_returns_rows",
     ),
-    # --- the kernel and the wire -----------------------------------------------------------------
+    # --- kernel and runtime ---------------------------------------------------------------------
     Fault(
         what="A zombie with an old token may still write.",
         file="kernel/lease.py",
@@ -292,17 +290,10 @@ MUTANTS: tuple[Fault, ...] = (
         test="tests/unit/runtime/test_ids.py::test_two_threads_never_step_from_the_same_id",
     ),
     Fault(
-        what="An extra replaces a member that the contract fixes.",
-        file="wire/problem.py",
-        old="return {**error.extras, **problem}",
-        new="return {**problem, **error.extras}",
-        test="tests/unit/wire/test_problem.py::test_an_extra_cannot_replace_what_the_contract_says",
-    ),
-    Fault(
-        what="What a newer server says of a retry is not believed.",
-        file="wire/problem.py",
-        old='retry if isinstance(retry, str) else ""',
-        new='""',
-        test="tests/unit/wire/test_problem.py::test_an_answer_of_an_unknown_server_is_judged_by_its_status",
+        what="A symlink may stand in for a private file.",
+        file="runtime/home.py",
+        old="os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
+        new="os.O_RDONLY | os.O_NONBLOCK",
+        test=f"{_IPC}::test_attack_15_a_token_file_that_is_not_private_refuses_to_start",
     ),
 )
