@@ -27,6 +27,7 @@ from claudemesh.broker.events import BrokerStarted, BrokerStopped, TaskFailed
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.limiters.memory import MemoryLimiter
 from claudemesh.broker.metering import BrokerMetrics
+from claudemesh.broker.planned import execute_plan, read_plan
 from claudemesh.broker.ports import Limiter, Stores
 from claudemesh.broker.seating import Seating
 from claudemesh.broker.settings import BrokerSettings
@@ -94,6 +95,15 @@ async def sweep(settings: BrokerSettings) -> dict[str, int]:
     async with _upkeep(settings) as upkeep:
         result = await upkeep.sweep()
     return {"messages": result.messages, "dead_letters": result.dead_letters, "ids": result.ids}
+
+
+async def sweep_planned(settings: BrokerSettings, file: Path) -> dict[str, int]:
+    """Delete what a plan names and retention allows, as `broker sweep --plan FILE --json` prints it."""
+    plan = read_plan(file)
+    check_is_there(settings)
+    world = real_world()
+    async with opened(settings, world, alone=False) as stores:
+        return await execute_plan(plan, stores.directory, _upkeep_of(settings, world, stores))
 
 
 async def restored(settings: BrokerSettings) -> dict[str, int]:

@@ -442,6 +442,25 @@ class SweepPage(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
 
 
+class PlanPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some messages of a mesh that a plan says are too old: history ids and broker message ids. As `SweepPage`."""
+
+    mesh_id: int
+    planned: list[tuple[int, str]]
+    before_ms: int
+    buried_before_ms: int
+    now_ms: int
+
+
+class PlanSwept(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the messages of such a page: each is counted once."""
+
+    deleted: int = 0
+    refused: int = 0  # it is not too old, or it is another message
+    gone: int = 0  # it is not there, or no more
+    buried: int = 0  # somebody waited for it: it is a dead letter, and goes when it was one for long enough
+
+
 class Swept(msgspec.Struct, frozen=True):
     """What one page of the retention sweep did, and where the next one goes on."""
 

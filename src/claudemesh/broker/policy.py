@@ -7,6 +7,8 @@ would be overtaken. What is refused for good holds nobody up.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +25,8 @@ from claudemesh.broker.model import (
     Member,
     Message,
     Newcomer,
+    PlanPage,
+    PlanSwept,
     RecipientReceipt,
     Role,
     Sender,
@@ -335,6 +339,28 @@ def plan_pruned(rows: Iterable[Any], position: int, now_ms: int) -> tuple[int, l
             expired.append((sender_id, client_message_id))
         position = tombstone_id
     return position, expired
+
+
+def judge_plan(page: PlanPage, rows: Iterable[Any]) -> tuple[list[Any], PlanSwept]:
+    """Say which of the rows a plan deletes, and how many of its messages it does not: refused, or gone.
+
+    A row is a message that is kept: its history id, when it was accepted, the broker's id, whatever else.
+    """
+    kept, due, refused, gone = {row[0]: row for row in rows}, [], 0, 0
+    for history_id, broker_message_id in page.planned:
+        row = kept.get(history_id)
+        if row is None:
+            gone += 1
+        elif row[1] < page.before_ms and row[2] == broker_message_id:
+            due.append(row)
+        else:
+            refused += 1
+    return due, PlanSwept(refused=refused, gone=gone)
+
+
+def plan_events(rows: Iterable[Any]) -> list[int]:
+    """Say which of the oldest events go: all before the first that stays. A row is one, and whether it may go."""
+    return [event_id for event_id, _ in takewhile(itemgetter(1), rows)]
 
 
 # --- who may change what ---------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from claudemesh.broker.model import (
     Newcomer,
     Page,
     Parcel,
+    PlanPage,
+    PlanSwept,
     Progress,
     Queue,
     Role,
@@ -206,8 +208,14 @@ class UpkeepStore(Protocol):
     async def sweep_messages(self, page: SweepPage) -> Swept:
         """Delete what of the page was accepted before its instant, leaving tombstones."""
 
+    async def sweep_planned(self, page: PlanPage) -> PlanSwept:
+        """Delete those of the page that `sweep_messages` would delete now."""
+
     async def sweep_ids(self, now_ms: int, limit: int) -> int:
         """Forget ids that have expired and whose message is gone; return how many."""
+
+    async def sweep_events(self, before_ms: int, limit: int) -> int:
+        """Forget the oldest events of deliveries, up to one of a message that is kept or of a later instant."""
 
 
 class SeatStore(Protocol):

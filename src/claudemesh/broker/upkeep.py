@@ -5,12 +5,15 @@ Of several brokers on a store one does it all; what each of them does is to say 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from claudemesh.broker.events import OrphansChecked, Swept, TaskFailed
-from claudemesh.broker.model import SweepPage, Violation
+from claudemesh.broker.model import PlanPage, SweepPage, Violation
 from claudemesh.broker.ports import UpkeepStore, WorkStore
 from claudemesh.broker.seating import Seating
 from claudemesh.kernel.clock import DAY_MS, Clock
@@ -68,12 +71,8 @@ class Upkeep:
         return await self._work.expire(self._clock.wall_ms())
 
     async def sweep(self) -> SweepResult:
-        """Delete what is too old, in pages; a message first, and its id when that has expired too.
-
-        What is deleted does not come back, so the earlier of two times counts: a clock that jumps ahead makes
-        nothing old, and neither does one that was ahead when this process began and was set right since.
-        """
-        now = min(self._steady_ms(), self._clock.wall_ms())
+        """Delete what is too old, in pages; a message first, and its id when that has expired too."""
+        now = self._now_ms()
         messages = dead_letters = ids = 0
         for mesh_id in await self._store.meshes():
             after, is_done = 0, False
@@ -92,8 +91,32 @@ class Upkeep:
                 after, is_done = page.after_history_id, page.is_done
         while found := await self._store.sweep_ids(now, PAGE):
             ids += found
+        while await self._store.sweep_events(now - self._message_ms, PAGE):
+            pass
         self._observer.publish(Swept(messages, dead_letters, ids))
         return SweepResult(messages, dead_letters, ids)
+
+    async def sweep_planned(self, mesh_id: int, planned: Sequence[tuple[int, str]]) -> Counter[str]:
+        """Delete of these messages what `sweep` would delete, in pages; count what became of each."""
+        now, counts = self._now_ms(), Counter[str]()
+        for first in range(0, len(planned), PAGE):
+            page = PlanPage(
+                mesh_id=mesh_id,
+                planned=[*planned[first : first + PAGE]],
+                before_ms=now - self._message_ms,
+                buried_before_ms=now - DEAD_LETTER_GRACE_MS,
+                now_ms=now,
+            )
+            counts.update(asdict(await self._store.sweep_planned(page)))
+        return counts
+
+    def _now_ms(self) -> int:
+        """Return the earlier of two times, since what is deleted does not come back.
+
+        A clock that jumps ahead makes nothing old, and neither does one that was ahead when this process began and
+        was set right since.
+        """
+        return min(self._steady_ms(), self._clock.wall_ms())
 
     async def check(self) -> list[Violation]:
         violations = await self._store.check()

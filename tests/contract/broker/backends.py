@@ -38,6 +38,9 @@ class Backend(Protocol):
     async def pass_time(self, ms: int) -> None:
         """Let time pass also for what is judged by a clock of the backend's own."""
 
+    async def rows(self, stores: Any, sql: str) -> list[tuple[Any, ...]]:  # noqa: ANN401  those that it opened
+        """Return what a statement says that both kinds of databases know; nothing, if it is no database."""
+
 
 @dataclass
 class House:
@@ -59,6 +62,9 @@ class House:
         self.clock.advance(ms)
         await self.backend.pass_time(ms)
 
+    async def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return await self.backend.rows(self.stores, sql)
+
 
 @dataclass(frozen=True)
 class SqliteBackend:
@@ -76,6 +82,9 @@ class SqliteBackend:
         return held_writer(stores.database)
 
     async def pass_time(self, ms: int) -> None: ...
+
+    async def rows(self, stores: SqliteStores, sql: str) -> list[tuple[Any, ...]]:
+        return await stores.database.read(lambda connection: connection.execute(sql).fetchall())
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,13 @@ class PostgresBackend:
             "UPDATE mesh.queue_lease SET expires_at = expires_at - $1 WHERE owner_id IS NOT NULL", ms
         )
 
+    async def rows(self, _stores: object, sql: str) -> list[tuple[Any, ...]]:
+        connection = await asyncpg.connect(self.dsn, server_settings={"search_path": "mesh"})
+        try:
+            return [tuple(row) for row in await connection.fetch(sql)]
+        finally:
+            await connection.close()
+
     async def execute(self, sql: str, *values: object) -> None:
         connection = await asyncpg.connect(self.dsn)
         try:
@@ -122,7 +138,8 @@ class PostgresBackend:
         await self.execute(
             "DO $$ DECLARE name text; BEGIN SET LOCAL session_replication_role = replica; "  # no foreign keys
             "FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'mesh' "
-            "AND tablename <> 'schema_migration' LOOP EXECUTE 'DELETE FROM mesh.' || name; END LOOP; END $$"
+            "AND tablename <> 'schema_migration' LOOP EXECUTE 'DELETE FROM mesh.' || name || "
+            "CASE name WHEN 'broker_state' THEN ' WHERE name <> ''store_id''' ELSE '' END; END LOOP; END $$"
         )
 
 
@@ -134,6 +151,9 @@ class OracleBackend:
         return nullcontext()
 
     async def pass_time(self, ms: int) -> None: ...
+
+    async def rows(self, _stores: object, _sql: str) -> list[tuple[Any, ...]]:
+        return []
 
 
 # Given the DSN of a database that there is for each of the servers.

@@ -10,6 +10,7 @@ import pytest
 from claudemesh.broker.model import ConnectionPolicy
 from claudemesh.broker.ports import Stores
 from tests.contract.broker.backends import BOUND_S, House, newcomer, ulids
+from tests.contract.broker.journal import refold, shown
 from tests.contract.broker.oracle import open_oracle
 from tests.contract.broker.oracle.history import History
 from tests.contract.broker.oracle.sides import NAMES, Side
@@ -38,7 +39,7 @@ async def brokers(house: House, tmp_path: Path) -> AsyncIterator[Brokers]:
         await other.aclose()
 
 
-@pytest.mark.req("B3", "B4", "B5", "B7", "Q3", "Q6")
+@pytest.mark.req("B3", "B4", "B5", "B7", "Q3", "Q6", "S1")
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_store_answers_as_the_oracle_does(house: House, brokers: Brokers, seed: int, effort: int) -> None:
     for round_ in range(effort):
@@ -52,3 +53,4 @@ async def test_a_store_answers_as_the_oracle_does(house: House, brokers: Brokers
                 await history.step()
             await history.look_at_all()
     assert await house.stores.upkeep.check() == []
+    assert await refold(house) == await shown(house)

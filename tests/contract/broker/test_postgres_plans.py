@@ -71,6 +71,8 @@ SELECT mesh_id, history_id, 1 + history_id % 100, CASE WHEN history_id % 7 = 0 T
 FROM mesh.message_history;
 INSERT INTO mesh.tombstone (what, mesh_id, sender_id, client_message_id, deleted_at)
 SELECT 'message', mesh_id, sender_id, client_message_id, 0 FROM mesh.message_history;
+INSERT INTO mesh.delivery_event (mesh_id, history_id, recipient_id, what, at, attempts)
+SELECT mesh_id, history_id, recipient_id, 'delivered', 0, 0 FROM mesh.delivery_queue;
 INSERT INTO mesh.broker (expires_at) SELECT 0 FROM generate_series(1, 5);
 INSERT INTO mesh.seat (broker_id, mesh_id, member_id, session_pubkey, instance_id)
 SELECT 1 + id % 5, mesh_id, id, CASE WHEN id % 2 = 0 THEN id::text ELSE '' END, '' FROM mesh.member;

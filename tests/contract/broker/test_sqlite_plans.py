@@ -24,6 +24,7 @@ MAY_SCAN = {
     "upkeep.jump",  # all meshes, once after a backup was restored
     "upkeep.meshes",
     "upkeep.note_jumps",
+    "upkeep.old_events",  # a page, from the head of the journal
     "upkeep.open_without_bits",
     "upkeep.rows_without_ids",
     "work.queues",

@@ -213,8 +213,11 @@ class History:
     async def age(self) -> None:
         await self.pass_time(AGE_MS)
         now, limit = self.now, self.dice.choice([1, 7, 256])
+        # From the beginning, as retention goes: an id whose message went out of turn may be forgotten later.
+        planned = sorted({NOTHING, *self.right.ids})[: self.dice.randrange(len(self.right.ids) + 1)]
         await self.compare(lambda side: side.beat())
         await self.compare(lambda side: side.stores.work.expire(now))
+        await self.compare(lambda side: side.sweep_planned(planned, now))
         await self.compare(lambda side: side.sweep(now, limit))
 
     async def restore(self) -> None:

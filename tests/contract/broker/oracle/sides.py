@@ -13,6 +13,8 @@ from claudemesh.broker.model import (
     Meeting,
     Newcomer,
     Parcel,
+    PlanPage,
+    PlanSwept,
     Seat,
     Sender,
     SweepPage,
@@ -116,7 +118,20 @@ class Side:
             after, is_done = swept.after_history_id, swept.is_done
         while found := await self.stores.upkeep.sweep_ids(now_ms, limit):
             ids += found
+        while await self.stores.upkeep.sweep_events(now_ms - KEPT_MS, limit):
+            pass
         return messages, dead_letters, ids
+
+    async def sweep_planned(self, history_ids: Sequence[int], now_ms: int) -> PlanSwept:
+        return await self.stores.upkeep.sweep_planned(
+            PlanPage(
+                mesh_id=self.town.mesh.id,
+                planned=[(history_id, self.id_of(history_id)) for history_id in history_ids],
+                before_ms=now_ms - KEPT_MS,
+                buried_before_ms=now_ms - GRACE_MS,
+                now_ms=now_ms,
+            )
+        )
 
     # --- in the same words ---
 

@@ -1,8 +1,10 @@
 """What is done now and then: the broker's key, epochs, retention."""
 
+from collections import Counter
+
 import msgspec
 
-from claudemesh.broker.model import DedupeState, SweepPage, Swept, Violation
+from claudemesh.broker.model import DedupeState, PlanPage, PlanSwept, SweepPage, Swept, Violation
 from claudemesh.broker.policy import EPOCH_SKIP
 from tests.contract.broker.oracle.world import Kept, Used, World
 
@@ -42,11 +44,30 @@ class OracleUpkeepStore:
                 deleted += 1
         return Swept(deleted, buried, last, is_done=len(rest) < page.limit)
 
+    async def sweep_planned(self, page: PlanPage) -> PlanSwept:
+        counts: Counter[str] = Counter()
+        for history_id, broker_message_id in page.planned:
+            one = self._world.kept.get((page.mesh_id, history_id))
+            if one is None:
+                counts["gone"] += 1
+            elif one.broker_message_id != broker_message_id or one.accepted_at >= page.before_ms:
+                counts["refused"] += 1
+            else:
+                _bury(one, page.now_ms)
+                is_kept = _is_fresh_grave(one, page.buried_before_ms)
+                counts["buried" if is_kept else "deleted"] += 1
+                if not is_kept:
+                    self._delete(one)
+        return PlanSwept(**counts)
+
     async def sweep_ids(self, now_ms: int, limit: int) -> int:
         gone = [key for key, used in self._world.used.items() if _is_over(used, now_ms)][:limit]
         for key in gone:
             del self._world.used[key]
         return len(gone)
+
+    async def sweep_events(self, before_ms: int, limit: int) -> int:  # noqa: ARG002  the port's
+        return 0  # it keeps no journal: what happened to a delivery is what its slip says
 
     def _delete(self, one: Kept) -> None:
         del self._world.kept[one.mesh_id, one.history_id]

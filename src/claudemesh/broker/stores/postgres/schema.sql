@@ -24,6 +24,10 @@ CREATE TABLE mesh.broker_state (
   value bytea NOT NULL
 );
 
+-- Which store this is, for as long as it lives: a copy of its rows says whose they are.
+INSERT INTO mesh.broker_state (name, value)
+VALUES ('store_id', convert_to(right(replace(gen_random_uuid()::text, '-', ''), 16), 'UTF8'));
+
 CREATE TABLE mesh.mesh (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   uid text COLLATE "C" NOT NULL UNIQUE,
@@ -129,6 +133,7 @@ CREATE TABLE mesh.client_message_dedupe (
   history_available boolean NOT NULL,
   first_seen_at bigint NOT NULL,
   expires_at bigint,
+  commit_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   PRIMARY KEY (sender_id, client_message_id),
   CHECK ((state = 'accepted') = (request_fingerprint IS NOT NULL AND broker_message_id IS NOT NULL)),
   CHECK (state = 'retired' OR history_available = (history_id IS NULL))
@@ -144,6 +149,7 @@ CREATE TABLE mesh.message_history (
   kind text NOT NULL,
   accepted_at bigint NOT NULL,
   sender_seq bigint,
+  commit_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   PRIMARY KEY (mesh_id, history_id)
 );
 
@@ -156,6 +162,7 @@ CREATE TABLE mesh.topic_message (
   meta text NOT NULL,
   encoding text NOT NULL,
   body text NOT NULL,
+  commit_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   PRIMARY KEY (mesh_id, history_id)
 );
 
@@ -172,6 +179,7 @@ CREATE TABLE mesh.message_queue (
   meta text NOT NULL,
   encoding text NOT NULL,
   body text NOT NULL,
+  commit_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   PRIMARY KEY (mesh_id, history_id),
   CHECK ((recipient_id IS NULL) <> (queue_id IS NULL))
 );
@@ -190,6 +198,7 @@ CREATE TABLE mesh.delivery_queue (
   dead_at bigint,
   dead_reason text,
   to_session text COLLATE "C", -- the session that the sender named
+  commit_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   PRIMARY KEY (mesh_id, history_id, recipient_id)
 );
 
@@ -208,10 +217,58 @@ SELECT *,
   END AS state
 FROM mesh.delivery_queue;
 
+-- What happened to deliveries, in its order: the rows above change, and whoever copies them must not miss what they
+-- said in between. Of a message that is kept all of it is here. `at` is when, by the clock that the delivery shows;
+-- a return has none, and shows the server's.
+CREATE TABLE mesh.delivery_event (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  mesh_id bigint NOT NULL,
+  history_id bigint NOT NULL,
+  recipient_id bigint NOT NULL,
+  what text NOT NULL, -- as the trigger below has it
+  at bigint NOT NULL,
+  attempts integer NOT NULL,
+  reason text,
+  commit_xid xid8 NOT NULL DEFAULT pg_current_xact_id()
+);
+
+-- Whatever statement changes a delivery. A letter that is dead is no return as well.
+CREATE FUNCTION mesh.note_delivery_events() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO mesh.delivery_event (mesh_id, history_id, recipient_id, what, at, attempts, reason)
+  WITH changed AS NOT MATERIALIZED ( -- so that each part below joins no more than it needs
+    SELECT n.*, o.delivered_at AS was_delivered, o.read_at AS was_read, o.acted_at AS was_acted, o.dead_at AS was_dead
+    FROM before AS o JOIN after AS n USING (mesh_id, history_id, recipient_id)
+  ), happened AS (
+    SELECT 1 AS place, mesh_id, history_id, recipient_id, 'delivered' AS what, delivered_at AS at, attempts,
+      NULL AS reason
+    FROM changed WHERE was_delivered IS NULL AND delivered_at IS NOT NULL
+    UNION ALL
+    SELECT 2, mesh_id, history_id, recipient_id, 'read', read_at, attempts, NULL
+    FROM changed WHERE was_read IS NULL AND read_at IS NOT NULL
+    UNION ALL
+    SELECT 3, mesh_id, history_id, recipient_id, 'acted', acted_at, attempts, NULL
+    FROM changed WHERE was_acted IS NULL AND acted_at IS NOT NULL
+    UNION ALL
+    SELECT 4, mesh_id, history_id, recipient_id, 'returned', mesh.now_ms(), attempts, NULL
+    FROM changed WHERE was_delivered IS NOT NULL AND delivered_at IS NULL AND was_dead IS NULL AND dead_at IS NULL
+    UNION ALL
+    SELECT 5, mesh_id, history_id, recipient_id, 'dead', dead_at, attempts, dead_reason
+    FROM changed WHERE was_dead IS NULL AND dead_at IS NOT NULL
+  )
+  SELECT mesh_id, history_id, recipient_id, what, at, attempts, reason FROM happened ORDER BY place;
+  RETURN NULL;
+END $$;
+
+CREATE TRIGGER note_delivery_events AFTER UPDATE ON mesh.delivery_queue
+REFERENCING OLD TABLE AS before NEW TABLE AS after
+FOR EACH STATEMENT EXECUTE FUNCTION mesh.note_delivery_events();
+
 CREATE TABLE mesh.mention_index (
   mesh_id bigint NOT NULL,
   mentioned text COLLATE "C" NOT NULL,
   history_id bigint NOT NULL,
+  commit_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   PRIMARY KEY (mesh_id, history_id, mentioned)
 );
 
@@ -230,6 +287,7 @@ CREATE TABLE mesh.queue_lease (
   expires_at bigint NOT NULL DEFAULT 0,
   returns integer NOT NULL DEFAULT 0,
   is_settled boolean NOT NULL DEFAULT false,
+  commit_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   PRIMARY KEY (mesh_id, history_id)
 );
 
@@ -277,8 +335,22 @@ CREATE TABLE mesh.tombstone (
   client_message_id text COLLATE "C" NOT NULL,
   broker_message_id text COLLATE "C",
   history_id bigint,
-  deleted_at bigint NOT NULL
+  deleted_at bigint NOT NULL,
+  commit_xid xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 
 -- Accepted ids are swept in the order of their messages' tombstones; only retired ones have to be looked for.
 CREATE INDEX client_message_dedupe_retired ON mesh.client_message_dedupe (expires_at) WHERE state = 'retired';
+
+-- --- the pipeline ---
+
+-- What was committed since a snapshot is found by the transaction that wrote it. A row that is changed later keeps it.
+CREATE INDEX client_message_dedupe_commit ON mesh.client_message_dedupe (commit_xid);
+CREATE INDEX message_history_commit ON mesh.message_history (commit_xid);
+CREATE INDEX topic_message_commit ON mesh.topic_message (commit_xid);
+CREATE INDEX message_queue_commit ON mesh.message_queue (commit_xid);
+CREATE INDEX delivery_queue_commit ON mesh.delivery_queue (commit_xid);
+CREATE INDEX mention_index_commit ON mesh.mention_index (commit_xid);
+CREATE INDEX queue_lease_commit ON mesh.queue_lease (commit_xid);
+CREATE INDEX delivery_event_commit ON mesh.delivery_event (commit_xid);
+CREATE INDEX tombstone_commit ON mesh.tombstone (commit_xid);

@@ -6,9 +6,10 @@ from itertools import takewhile
 from typing import Final
 
 import asyncpg
+from msgspec.structs import replace
 
-from claudemesh.broker.model import SweepPage, Swept, Violation
-from claudemesh.broker.policy import EPOCH_SKIP, plan_pruned
+from claudemesh.broker.model import PlanPage, PlanSwept, SweepPage, Swept, Violation
+from claudemesh.broker.policy import EPOCH_SKIP, judge_plan, plan_events, plan_pruned
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.storage.postgres import Connection, Database
@@ -64,9 +65,20 @@ class PostgresUpkeepStore:
     async def sweep_messages(self, page: SweepPage) -> Swept:
         return await self._database.transact(lambda connection: _sweep_page(connection, page))
 
+    async def sweep_planned(self, page: PlanPage) -> PlanSwept:
+        return await self._database.transact(lambda connection: _sweep_planned(connection, page))
+
     async def sweep_ids(self, now_ms: int, limit: int) -> int:
         async def sweep(connection: Connection) -> int:
             return await _sweep_pruned(connection, now_ms, limit) + await _sweep_retired(connection, now_ms, limit)
+
+        return await self._database.transact(sweep)
+
+    async def sweep_events(self, before_ms: int, limit: int) -> int:
+        async def sweep(connection: Connection) -> int:
+            due = plan_events(await connection.fetch(_SQL["old_events"], before_ms, limit))
+            await connection.execute(_SQL["delete_events"], due)
+            return len(due)
 
         return await self._database.transact(sweep)
 
@@ -114,12 +126,25 @@ async def _sweep_page(connection: Connection, page: SweepPage) -> Swept:
     is_done = len(old) < page.limit
     if not old:
         return Swept(0, 0, page.after_history_id, is_done)
+    deleted, buried = await _sweep_old(connection, page, old)
+    return Swept(deleted, buried, old[-1], is_done)
+
+
+async def _sweep_planned(connection: Connection, page: PlanPage) -> PlanSwept:
+    await _hold(connection, _SWEEP, b"0")
+    history_ids = [history_id for history_id, _ in page.planned]
+    due, others = judge_plan(page, await connection.fetch(_SQL["planned_messages"], page.mesh_id, history_ids))
+    deleted, _ = await _sweep_old(connection, page, column(due))
+    return replace(others, deleted=deleted, buried=len(due) - deleted)
+
+
+async def _sweep_old(connection: Connection, page: SweepPage | PlanPage, old: Sequence[int]) -> tuple[int, int]:
+    """Delete these messages, but for what somebody waited for until now; return how many went and were buried."""
     await connection.fetch(_SQL["hold_leases"], page.mesh_id, old)
     buried = await connection.fetchval(_SQL["bury"], page.mesh_id, old, page.now_ms)
     recent = await connection.fetch(_SQL["buried_since"], page.mesh_id, old, page.buried_before_ms)
     due = [*{*old}.difference(column(recent))]
-    deleted = await connection.fetchval(_SQL["delete_messages"], page.mesh_id, due, page.now_ms)
-    return Swept(deleted, buried, old[-1], is_done)
+    return await connection.fetchval(_SQL["delete_messages"], page.mesh_id, due, page.now_ms), buried
 
 
 async def _sweep_pruned(connection: Connection, now_ms: int, limit: int) -> int:

@@ -40,6 +40,11 @@ SELECT id FROM mesh.mesh ORDER BY id
 SELECT history_id, accepted_at FROM mesh.message_history
 WHERE mesh_id = $1 AND history_id > $2 ORDER BY history_id LIMIT $3
 
+-- name: planned_messages
+-- Those of some messages that are kept.
+SELECT history_id, accepted_at, broker_message_id FROM mesh.message_history
+WHERE mesh_id = $1 AND history_id = ANY($2::bigint[])
+
 -- name: hold_leases
 -- Leases before their deliveries, as everywhere.
 SELECT count(*) FROM (
@@ -121,6 +126,17 @@ WITH gone AS (
   SELECT 'dedupe', mesh_id, sender_id, client_message_id, $3 FROM gone
 )
 SELECT count(*) FROM gone
+
+-- name: old_events
+-- The oldest of what happened to deliveries, and whether it may go.
+SELECT e.id, e.at < $1 AND (
+  SELECT h.history_id FROM mesh.message_history AS h WHERE h.mesh_id = e.mesh_id AND h.history_id = e.history_id
+) IS NULL
+FROM mesh.delivery_event AS e ORDER BY e.id LIMIT $2
+
+-- name: delete_events
+-- Just these: a transaction that is still open may have taken a smaller number.
+DELETE FROM mesh.delivery_event WHERE id = ANY($1::bigint[])
 
 -- name: ids_without_rows
 -- Every accepted id that is not marked as pruned has its history row, its message, and what goes with the kind.

@@ -18,7 +18,6 @@ def fetch_one(connection: apsw.Connection, statement: str, values: Sequence[Any]
 
 
 def run(connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> int:
-    """Return how many rows it changed."""
-    before = connection.total_changes()
+    """Return how many rows it changed itself, without its triggers."""
     connection.execute(statement, values)
-    return connection.total_changes() - before
+    return connection.changes()

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import takewhile
 from typing import Final
 
 import apsw
+import orjson
+from msgspec.structs import replace
 
-from claudemesh.broker.model import SweepPage, Swept, Violation
-from claudemesh.broker.policy import EPOCH_SKIP, plan_pruned
+from claudemesh.broker.model import PlanPage, PlanSwept, SweepPage, Swept, Violation
+from claudemesh.broker.policy import EPOCH_SKIP, judge_plan, plan_events, plan_pruned
 from claudemesh.broker.stores.sqlite.blocks import BLOCK
 from claudemesh.broker.stores.sqlite.deliveries import close
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one, run
@@ -36,6 +39,12 @@ class _SweepIds:
     limit: int
 
 
+@dataclass(frozen=True, slots=True)
+class _SweepEvents:
+    before_ms: int
+    limit: int
+
+
 class SqliteUpkeepStore:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -55,8 +64,14 @@ class SqliteUpkeepStore:
     async def sweep_messages(self, page: SweepPage) -> Swept:
         return await self._database.write(_sweep_messages, page)
 
+    async def sweep_planned(self, page: PlanPage) -> PlanSwept:
+        return await self._database.write(_sweep_planned, page)
+
     async def sweep_ids(self, now_ms: int, limit: int) -> int:
         return await self._database.write(_sweep_ids, _SweepIds(now_ms, limit))
+
+    async def sweep_events(self, before_ms: int, limit: int) -> int:
+        return await self._database.write(_sweep_events, _SweepEvents(before_ms, limit))
 
 
 def _seed(connection: apsw.Connection, offers: Sequence[bytes]) -> list[bytes]:
@@ -89,12 +104,26 @@ def _sweep_messages(connection: apsw.Connection, pages: Sequence[SweepPage]) -> 
 def _sweep_page(connection: apsw.Connection, page: SweepPage) -> Swept:
     asked = (page.mesh_id, page.after_history_id, page.limit)
     rows = fetch(connection, _SQL["old_messages"], asked)
+    old = [*takewhile(lambda row: row[1] < page.before_ms, rows)]
+    deleted, buried = _sweep_old(connection, page, old)
+    return Swept(deleted, buried, old[-1][0] if old else page.after_history_id, is_done=len(old) < page.limit)
+
+
+def _sweep_planned(connection: apsw.Connection, pages: Sequence[PlanPage]) -> list[PlanSwept]:
+    outcomes = []
+    for page in pages:
+        asked = (page.mesh_id, orjson.dumps([history_id for history_id, _ in page.planned]).decode())
+        due, others = judge_plan(page, fetch(connection, _SQL["planned_messages"], asked))
+        deleted, _ = _sweep_old(connection, page, due)
+        outcomes.append(replace(others, deleted=deleted, buried=len(due) - deleted))
+    return outcomes
+
+
+def _sweep_old(connection: apsw.Connection, page: SweepPage | PlanPage, old: Sequence[Row]) -> tuple[int, int]:
+    """Delete these messages, but for what somebody waited for until now; return how many went and were buried."""
     deleted = buried = 0
-    last = page.after_history_id
-    for history_id, accepted_at, broker_message_id, sender_id, client_message_id in rows:
-        if accepted_at >= page.before_ms:
-            return Swept(deleted, buried, last, is_done=True)
-        last, key = history_id, (page.mesh_id, history_id)
+    for history_id, _, broker_message_id, sender_id, client_message_id in old:
+        key = (page.mesh_id, history_id)
         waiting = fetch(connection, _SQL["waiting"], key)
         newly = run(connection, _SQL["bury"], (*key, page.now_ms))
         if newly:
@@ -110,7 +139,7 @@ def _sweep_page(connection: apsw.Connection, page: SweepPage) -> Swept:
         tombstone = (page.mesh_id, sender_id, client_message_id, broker_message_id, history_id, page.now_ms)
         connection.execute(_SQL["bury_message"], tombstone)
         deleted += 1
-    return Swept(deleted, buried, last, is_done=len(rows) < page.limit)
+    return deleted, buried
 
 
 def _sweep_ids(connection: apsw.Connection, pages: Sequence[_SweepIds]) -> list[int]:
@@ -135,6 +164,15 @@ def _forget(connection: apsw.Connection, ids: Sequence[Row], now_ms: int) -> int
         connection.execute(_SQL["bury_id"], (*id_, now_ms))
         connection.execute(_SQL["delete_id"], id_)
     return len(ids)
+
+
+def _sweep_events(connection: apsw.Connection, pages: Sequence[_SweepEvents]) -> list[int]:
+    outcomes = []
+    for page in pages:
+        due = plan_events(fetch(connection, _SQL["old_events"], (page.before_ms, page.limit)))
+        connection.executemany(_SQL["delete_event"], [(id_,) for id_ in due])
+        outcomes.append(len(due))
+    return outcomes
 
 
 # --- the orphan check ------------------------------------------------------------------------------

@@ -32,6 +32,11 @@ SELECT id FROM mesh ORDER BY id
 SELECT history_id, accepted_at, broker_message_id, sender_id, client_message_id FROM message_history
 WHERE mesh_id = ?1 AND history_id > ?2 ORDER BY history_id LIMIT ?3
 
+-- name: planned_messages
+-- Those of some messages that are kept.
+SELECT h.history_id, h.accepted_at, h.broker_message_id, h.sender_id, h.client_message_id
+FROM json_each(?2) AS wanted CROSS JOIN message_history AS h ON h.mesh_id = ?1 AND h.history_id = wanted.value
+
 -- name: bury
 -- A message that goes while somebody still waits for it is a dead letter first, where an operator can see it.
 UPDATE delivery_queue SET dead_at = ?3, dead_reason = 'retention'
@@ -115,6 +120,17 @@ WHERE sender_id = ?1 AND client_message_id = ?2
 -- name: delete_id
 -- Forgotten.
 DELETE FROM client_message_dedupe WHERE sender_id = ?1 AND client_message_id = ?2
+
+-- name: old_events
+-- The oldest of what happened to deliveries, and whether it may go.
+SELECT e.id, e.at < ?1 AND NOT EXISTS (
+  SELECT 1 FROM message_history AS h WHERE h.mesh_id = e.mesh_id AND h.history_id = e.history_id
+)
+FROM delivery_event AS e ORDER BY e.id LIMIT ?2
+
+-- name: delete_event
+-- Gone.
+DELETE FROM delivery_event WHERE id = ?1
 
 -- name: ids_without_rows
 -- Every accepted id that is not marked as pruned has its history row, its message, and what goes with the kind.

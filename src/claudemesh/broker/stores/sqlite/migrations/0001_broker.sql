@@ -8,6 +8,9 @@ CREATE TABLE broker_state (
   value BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Which store this is, for as long as it lives: a copy of its rows says whose they are.
+INSERT INTO broker_state (name, value) VALUES ('store_id', CAST(lower(hex(randomblob(8))) AS BLOB));
+
 CREATE TABLE mesh (
   id INTEGER PRIMARY KEY,
   uid TEXT NOT NULL UNIQUE,
@@ -186,6 +189,42 @@ CREATE TABLE delivery_queue (
   PRIMARY KEY (mesh_id, history_id, recipient_id)
 ) STRICT, WITHOUT ROWID;
 
+-- What happened to deliveries, in its order: the rows above change, and whoever copies them must not miss what they
+-- said in between. Of a message that is kept all of it is here. `at` is when, by the clock that the delivery shows;
+-- a return has none, and shows the machine's. Numbers are not used twice, also when the last ones are gone.
+CREATE TABLE delivery_event (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  mesh_id INTEGER NOT NULL,
+  history_id INTEGER NOT NULL,
+  recipient_id INTEGER NOT NULL,
+  what TEXT NOT NULL,  -- as the trigger below has it
+  at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  reason TEXT
+) STRICT;
+
+-- Whatever statement changes a delivery. A letter that is dead is no return as well.
+CREATE TRIGGER note_delivery_events AFTER UPDATE OF delivered_at, read_at, acted_at, dead_at ON delivery_queue
+WHEN (OLD.delivered_at IS NULL) <> (NEW.delivered_at IS NULL) OR (OLD.read_at IS NULL AND NEW.read_at IS NOT NULL)
+  OR (OLD.acted_at IS NULL AND NEW.acted_at IS NOT NULL) OR (OLD.dead_at IS NULL AND NEW.dead_at IS NOT NULL)
+BEGIN
+  INSERT INTO delivery_event (mesh_id, history_id, recipient_id, what, at, attempts)
+  SELECT NEW.mesh_id, NEW.history_id, NEW.recipient_id, 'delivered', NEW.delivered_at, NEW.attempts
+  WHERE OLD.delivered_at IS NULL AND NEW.delivered_at IS NOT NULL;
+  INSERT INTO delivery_event (mesh_id, history_id, recipient_id, what, at, attempts)
+  SELECT NEW.mesh_id, NEW.history_id, NEW.recipient_id, 'read', NEW.read_at, NEW.attempts
+  WHERE OLD.read_at IS NULL AND NEW.read_at IS NOT NULL;
+  INSERT INTO delivery_event (mesh_id, history_id, recipient_id, what, at, attempts)
+  SELECT NEW.mesh_id, NEW.history_id, NEW.recipient_id, 'acted', NEW.acted_at, NEW.attempts
+  WHERE OLD.acted_at IS NULL AND NEW.acted_at IS NOT NULL;
+  INSERT INTO delivery_event (mesh_id, history_id, recipient_id, what, at, attempts)
+  SELECT NEW.mesh_id, NEW.history_id, NEW.recipient_id, 'returned', round(unixepoch('subsec') * 1000), NEW.attempts
+  WHERE OLD.delivered_at IS NOT NULL AND NEW.delivered_at IS NULL AND OLD.dead_at IS NULL AND NEW.dead_at IS NULL;
+  INSERT INTO delivery_event (mesh_id, history_id, recipient_id, what, at, attempts, reason)
+  SELECT NEW.mesh_id, NEW.history_id, NEW.recipient_id, 'dead', NEW.dead_at, NEW.attempts, NEW.dead_reason
+  WHERE OLD.dead_at IS NULL AND NEW.dead_at IS NOT NULL;
+END;
+
 -- What waits for a member: one bit for each history id, a block of them in a row, gone when it is empty. An index on
 -- the open deliveries would say the same, and cost a fifth of all accepts: this is one write for each recipient and
 -- block, however many messages a transaction holds. The orphan check compares the two.
@@ -240,3 +279,8 @@ CREATE TABLE tombstone (
 
 -- Accepted ids are swept in the order of their messages' tombstones; only retired ones have to be looked for.
 CREATE INDEX client_message_dedupe_retired ON client_message_dedupe (expires_at) WHERE state = 'retired';
+
+-- --- the pipeline ---
+
+-- Accepted ids, in the order of their messages.
+CREATE INDEX client_message_dedupe_accepted ON client_message_dedupe (mesh_id, history_id) WHERE state = 'accepted';
