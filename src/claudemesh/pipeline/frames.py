@@ -1,0 +1,37 @@
+"""A cut as frames: the tables of one source, by the names of the catalogue."""
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from claudemesh.pipeline.catalogue import KINDS, Growth, Table
+from claudemesh.pipeline.lake import Cut, Lake
+
+
+def tables(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, DataFrame]:
+    """Return the tables as they were at the cut; `outbox` with the rows that were still open."""
+    at = cut.sources[source]
+    found: dict[str, DataFrame] = {}
+    for table in KINDS[at.kind].tables:
+        if table.is_body and not at.bodies:
+            continue
+        if table.growth is Growth.APPEND:
+            places = lake.batches(source, at.generation, table.name, at.batches)
+        else:
+            places = [lake.whole(source, at.generation, table.name, at.whole)]
+        found[table.name] = read(spark, table, places)
+    if "outbox_open" in found:
+        found["outbox"] = found["outbox"].unionByName(found.pop("outbox_open"))
+    return found
+
+
+def read(spark: SparkSession, table: Table, places: list[Path]) -> DataFrame:
+    """Read with the catalogue's own columns, and no others: nothing is merged by accident."""
+    columns = describe(table)
+    if not places:
+        return spark.createDataFrame([], columns)
+    return spark.read.schema(columns).parquet(*map(str, places))
+
+
+def describe(table: Table) -> str:
+    return ", ".join(f"`{name}` {kind}" for name, kind in table.columns.items())

@@ -1,0 +1,218 @@
+"""Copy what is new in the stores into the lake, and publish a cut.
+
+Whether anything is new is plain SQL; only then a session is asked for. A store is copied by a stream of steps, from
+one position to the next, and what a step reads overwrites `batch=<id>` of each table: a step that was cut off is
+made again by Spark's own log, and nothing is there twice. The small tables and the store's own counts are read in
+the moment of the cut, and the cut is published when all that it names is durable.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from claudemesh.pipeline.catalogue import Growth
+from claudemesh.pipeline.lake import Cut, Lake, SourceCut
+from claudemesh.pipeline.place import Place, write_rows
+from claudemesh.pipeline.sources.model import Identity, Moment, Store
+from claudemesh.runtime import points
+
+if TYPE_CHECKING:  # loading Spark is for ingests that have something to copy
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger(__name__)
+
+CUT_COMPLETE: Final = points.declare("pipeline.cut_complete")
+CUT_PUBLISHED: Final = points.declare("pipeline.cut_published")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the caller wants of an ingest."""
+
+    full: bool = False  # read everything anew
+    verify: bool = False  # compare the store's own counts with the lake even if nothing is new
+    bodies: bool | None = None  # None: as the lake has them
+
+    def wants_bodies(self, last: SourceCut | None) -> bool:
+        if self.bodies is not None:
+            return self.bodies
+        return last.bodies if last else False
+
+
+class Ingest:
+    def __init__(
+        self, lake: Lake, session: "Callable[[], SparkSession]", wish: Wish, tell: Callable[[str], None]
+    ) -> None:
+        """Ask for a session only if there is something to copy."""
+        self._lake = lake
+        self._session = session
+        self._wish = wish
+        self._tell = tell
+
+    def run(self, stores: Iterable[Store], now_ms: int) -> Cut:
+        """Bring the lake up to date and return its newest cut: a new one, if any store has news."""
+        with self._lake.locked():
+            standing = self._lake.latest()
+            number = standing.number + 1 if standing else 1
+            sources = dict(standing.sources) if standing else {}
+            has_news = standing is None
+            for store in stores:
+                self._tell(f"reading {store.shown}")
+                identity = store.identify()
+                copied = self._bring(store, identity, sources.get(identity.name), number)
+                if copied is not None:
+                    sources[identity.name] = copied
+                    has_news = True
+            if standing is not None and not has_news:
+                return standing
+            cut = Cut(number=number, at_ms=now_ms, sources=sources)
+            points.reach(CUT_COMPLETE)
+            self._lake.publish(cut)
+            points.reach(CUT_PUBLISHED)
+            self._lake.vacuum()
+            return cut
+
+    def _bring(self, store: Store, identity: Identity, last: SourceCut | None, number: int) -> SourceCut | None:
+        """Return the store at its new cut; None if nothing is new."""
+        bodies = self._wish.wants_bodies(last)
+        if last is not None and not self._wish.full and _may_go_on(last, store, identity, bodies=bodies):
+            place = Place(self._lake, identity.name, last.generation, store.kind, bodies)
+            try:
+                return self._copy(_Copy(store, identity, place, last), number)
+            except _NotTheSameError as error:
+                _LOG.warning("%s is read anew: %s", store.shown, error)
+        # A generation that was begun and never published is left alone: it may have been begun for something else.
+        place = Place(self._lake, identity.name, self._lake.next_generation(identity.name), store.kind, bodies)
+        return self._copy(_Copy(store, identity, place, None), number)
+
+    def _copy(self, copy: "_Copy", number: int) -> SourceCut | None:
+        place = copy.place
+        if copy.last is not None and place.done() < copy.last.batches:
+            raise _NotTheSameError("its checkpoint is gone")
+        for moment in copy.store.moments():
+            reached = place.reached()
+            if reached is not None and moment.went_back(reached):
+                raise _NotTheSameError("it is not as far as what was copied of it")
+            if reached is None or place.is_cut_off() or moment.has_news(reached):
+                from claudemesh.pipeline.copying import copy_upto  # noqa: PLC0415 - Spark
+
+                self._tell(f"copying {copy.store.shown}")
+                copy_upto(self._session(), place, moment)
+            if moment.is_cut:
+                return self._close(copy, moment, number)
+        raise AssertionError("a store has a moment for the cut")
+
+    # --- at the cut --------------------------------------------------------------------------------
+
+    def _close(self, copy: "_Copy", moment: Moment, number: int) -> SourceCut | None:
+        """Say what the store is at the cut; None if that is what it was at the last."""
+        place, last = copy.place, copy.last
+        has_rows = last is None or place.done() > last.batches
+        wholes = {table.name: moment.whole(table) for table in place.kind.wanted(Growth.WHOLE, bodies=place.bodies)}
+        digest = _digest(wholes)
+        is_unchanged = not has_rows and last is not None and last.digest == digest
+        if is_unchanged and not self._wish.verify:
+            return None
+        counted = moment.count(last.position if last else None, last.counts if last else {})
+        tally = self._tally(last, place) if has_rows else _Tally.of(last)
+        tally.rows.update({name: table.num_rows for name, table in wholes.items()})
+        differing = tally.compare(counted.counts)
+        if differing and last is not None:
+            raise _NotTheSameError(differing)
+        if differing:
+            _LOG.warning("%s: %s", copy.store.shown, differing)
+        if is_unchanged:
+            return None
+        for name, table in wholes.items():
+            write_rows(table, self._lake.whole(place.source, place.generation, name, number))
+        return SourceCut(
+            kind=place.kind.name,
+            store=copy.store.shown,
+            life=copy.identity.life,
+            generation=place.generation,
+            version=place.kind.version,
+            bodies=place.bodies,
+            position=place.reached() or {},
+            batches=tally.batches,
+            whole=number,
+            rows=tally.rows,
+            live=tally.live,
+            counts=dict(counted.counts),
+            lag=dict(counted.lag),
+            digest=digest,
+        )
+
+    def _tally(self, last: SourceCut | None, place: Place) -> "_Tally":
+        from claudemesh.pipeline.copying import count_gone  # noqa: PLC0415 - Spark
+
+        tally = _Tally.of(last)
+        new = range(tally.batches, place.done())
+        gone = count_gone(self._session, place, new)
+        for table in place.appended:
+            came = sum(_count_rows(place.batch(table, batch)) for batch in new)
+            tally.rows[table.name] = tally.rows.get(table.name, 0) + came
+            tally.live[table.name] = tally.live.get(table.name, 0) + came - gone.get(table.name, 0)
+        return replace(tally, batches=new.stop)
+
+
+class _NotTheSameError(Exception):
+    """The store is not one that the copy of it could go on with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A source on its way to its next cut."""
+
+    store: Store
+    identity: Identity
+    place: Place
+    last: SourceCut | None  # what it goes on from; without it a generation begins
+
+
+def _may_go_on(last: SourceCut, store: Store, identity: Identity, *, bodies: bool) -> bool:
+    return (last.life, last.version, last.bodies) == (identity.life, store.kind.version, bodies)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """What the lake has of a source: rows by table, those that are live, and batches."""
+
+    rows: dict[str, int]
+    live: dict[str, int]
+    batches: int
+
+    @classmethod
+    def of(cls, last: SourceCut | None) -> "_Tally":
+        return cls(dict(last.rows), dict(last.live), last.batches) if last else cls({}, {}, 0)
+
+    def compare(self, counts: Mapping[str, int]) -> str:
+        """Say where the lake has not what the store counts; nothing, if they agree."""
+        found = {
+            name: live + self.rows.get(f"{name}_open", 0) for name, live in self.live.items() if name in counts
+        }
+        differ = [name for name, number in found.items() if number != counts[name]]
+        return ", ".join(
+            f"{found[name]} rows of {name} in the lake, {counts[name]} in the store" for name in differ
+        )
+
+
+def _count_rows(directory: Path) -> int:
+    """Count by the files' own footers; a table without new rows has no directory."""
+    return int(pyarrow.dataset.dataset(directory).count_rows()) if directory.is_dir() else 0
+
+
+def _digest(tables: Mapping[str, pa.Table]) -> str:
+    """Tell one state of the small tables from another."""
+    state = hashlib.sha256()
+    for table in tables.values():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table.combine_chunks())
+        state.update(sink.getvalue())
+    return state.hexdigest()

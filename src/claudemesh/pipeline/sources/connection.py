@@ -1,0 +1,68 @@
+"""Connections to stores through ADBC: rows come as Arrow, and no Python object is made of any.
+
+Imported by Spark's workers too, so it needs nothing of this package.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+
+_BATCH_ROWS: Final = 65_536
+_SAMPLES: Final = {pa.int64(): "0", pa.string(): "''", pa.binary(): "x''"}
+
+
+@contextmanager
+def connected(driver: str, uri: str) -> Iterator[Any]:
+    """Give a cursor in autocommit mode: what is one transaction says so itself."""
+    if driver == "sqlite":
+        from adbc_driver_sqlite import dbapi  # noqa: PLC0415 - a worker loads the one it needs
+
+        options: Mapping[str, str] = {"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)}
+        connection = dbapi.connect(uri, autocommit=True)
+    else:
+        from adbc_driver_postgresql import dbapi as postgres  # noqa: PLC0415 - as above
+
+        options = {}
+        connection = postgres.connect(uri, autocommit=True)
+    with connection, connection.cursor(adbc_stmt_kwargs=dict(options)) as cursor:
+        yield cursor
+
+
+def fetch(
+    cursor: Any,  # noqa: ANN401 - ADBC has no type for both
+    driver: str,
+    sql: str,
+    values: tuple[str, ...],
+    schema: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows, in columns of the types of the schema whatever the store calls them."""
+    if driver == "sqlite":
+        # SQLite's columns have no types of their own, and ADBC guesses them from what comes first: so that is a row
+        # of samples, which is left out again.
+        samples = ", ".join(_SAMPLES[field.type] for field in schema)
+        cursor.execute(f"SELECT {samples} UNION ALL {sql}", values or None)
+    else:
+        cursor.execute(sql, values or None)
+    skipped = 0 if driver != "sqlite" else 1
+    for batch in cursor.fetch_record_batch():
+        rows = batch.slice(skipped)
+        skipped = 0
+        if rows.num_rows:
+            columns = [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def fetch_table(cursor: Any, driver: str, sql: str, values: tuple[str, ...], schema: pa.Schema) -> pa.Table:  # noqa: ANN401 - as above
+    return pa.Table.from_batches(fetch(cursor, driver, sql, values, schema), schema=schema)
+
+
+def fetch_row(cursor: Any, sql: str, values: tuple[str, ...] = ()) -> tuple[Any, ...]:  # noqa: ANN401 - as above
+    cursor.execute(sql, values or None)
+    return tuple(cursor.fetchone())
+
+
+def fetch_rows(cursor: Any, sql: str, values: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:  # noqa: ANN401 - as above
+    cursor.execute(sql, values or None)
+    return [tuple(row) for row in cursor.fetchall()]

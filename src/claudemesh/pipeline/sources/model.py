@@ -1,0 +1,86 @@
+"""What ingest needs of a store: who it is, moments of it, and how a table is read between two positions."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from claudemesh.pipeline.catalogue import Kind, Table
+
+Driver: TypeAlias = Literal["sqlite", "postgresql"]
+Position: TypeAlias = dict[str, Any]  # JSON; every source has its own words for how far it was read
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    sql: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How somebody with a connection of their own reads a part of a table: all they have to know."""
+
+    driver: Driver
+    uri: str
+    statements: tuple[Statement, ...]  # one for each partition
+    before: tuple[str, ...] = ()  # said first, on the same connection
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A store. Its name is for ever; of another life of it, nothing that was copied before can be gone on with."""
+
+    name: str
+    life: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    counts: Mapping[str, int]
+    lag: Mapping[str, float] = field(default_factory=dict)
+
+
+class Moment(Protocol):
+    """A moment of a store, held open: what is read in it agrees."""
+
+    @property
+    def position(self) -> Position: ...
+
+    @property
+    def is_cut(self) -> bool:
+        """Say whether this is the one that the cut is of; before it there may be another, to come closer."""
+
+    def has_news(self, since: Position) -> bool:
+        """Say whether any append-only table has rows that are not in a copy up to there."""
+
+    def went_back(self, since: Position) -> bool:
+        """Say whether the store is before that position: then it is not the store that was copied."""
+
+    def reading(self, table: Table, since: Position | None, upto: Position, partitions: int) -> Reading | None:
+        """Say how to read the rows of a table after one position up to the other; None if there are none."""
+
+    def whole(self, table: Table) -> pa.Table: ...
+
+    def count(self, since: Position | None, before: Mapping[str, int]) -> Counted:
+        """Count the store's own rows; of what it does not keep, those since then are added to the counts before."""
+
+
+class Store(Protocol):
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def shown(self) -> str:
+        """Where it is, without a password."""
+
+    def identify(self) -> Identity: ...
+
+    def moments(self) -> Iterator[Moment]:
+        """Give one moment after another, each to be copied up to. A moment ends when the next is asked for."""
+
+
+def fields(table: Table) -> pa.Schema:
+    types = {"bigint": pa.int64(), "string": pa.string(), "binary": pa.binary()}
+    return pa.schema([(name, types[kind]) for name, kind in table.columns.items()])

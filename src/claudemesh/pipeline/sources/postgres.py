@@ -1,0 +1,133 @@
+"""The broker's store in PostgreSQL: from one snapshot to the next.
+
+A number is taken before its row is committed, so numbers say nothing of what can be seen: whoever follows the
+greatest one loses what commits late. Every row has the id of its transaction instead (`commit_xid`), and a batch is
+what the new snapshot sees and the last one did not. The driver exports the new one; workers read all tables in it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import pyarrow as pa
+
+from claudemesh.kernel.errors import ConfigError
+from claudemesh.pipeline.catalogue import BROKER, Growth, Table
+from claudemesh.pipeline.sources.connection import connected, fetch_row, fetch_rows, fetch_table
+from claudemesh.pipeline.sources.model import Counted, Identity, Moment, Position, Reading, Statement, fields
+from claudemesh.storage.sqlfile import load_queries
+
+_SQL: Final = load_queries(files(__package__) / "broker_postgres.sql")
+_SNAPSHOT: Final = re.compile(r"\d+:\d+:[\d,]*")
+_BLOCKS_A_PARTITION_MIN: Final = 2_000
+
+_COUNTED: Final = (  # in the order of `counts`
+    "client_message_dedupe",
+    "message_history",
+    "topic_message",
+    "message_queue",
+    "mention_index",
+    "queue_lease",
+)
+
+# Which tables of the store a table of the lake is read from, by the names of their statements.
+_PARTS: Final = {"body": ("posted_body", "sent_body")}
+_TABLES: Final = {"posted_body": "topic_message", "sent_body": "message_queue"}
+
+
+class PostgresBroker:
+    kind = BROKER
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    @property
+    def shown(self) -> str:
+        parts = urlsplit(self._uri)
+        port = f":{parts.port}" if parts.port else ""
+        return urlunsplit((parts.scheme, f"{parts.hostname or ''}{port}", parts.path, "", ""))
+
+    def identify(self) -> Identity:
+        with connected("postgresql", self._uri) as cursor:
+            name, life = fetch_row(cursor, _SQL["identity"])
+        if name is None:
+            raise ConfigError(f"{self.shown} does not say which store it is: it was not made by this version")
+        return Identity(f"broker-{name}", life)
+
+    def moments(self) -> Iterator[Moment]:
+        with connected("postgresql", self._uri) as cursor:
+            cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            exported, snapshot = fetch_row(cursor, _SQL["moment"])
+            yield _PostgresMoment(self._uri, cursor, exported, {"snapshot": snapshot})
+            cursor.execute("ROLLBACK")
+
+
+@dataclass(frozen=True)
+class _PostgresMoment:
+    uri: str
+    cursor: Any
+    exported: str
+    position: Position
+    is_cut: bool = True
+
+    def has_news(self, since: Position) -> bool:
+        new = _new_rows(since, self.position)
+        tables = (table.name for table in BROKER.wanted(Growth.APPEND, bodies=False))
+        asked = " OR ".join(f"EXISTS (SELECT 1 FROM mesh.{name} AS t WHERE {new})" for name in tables)  # noqa: S608 - below
+        return bool(fetch_row(self.cursor, f"SELECT ({asked})::int")[0])
+
+    def went_back(self, since: Position) -> bool:  # noqa: ARG002 - asked of every source
+        """Say no: on another past of the server it is another life of the store."""
+        return False
+
+    def reading(self, table: Table, since: Position | None, upto: Position, partitions: int) -> Reading | None:
+        statements = [
+            statement
+            for part in _PARTS.get(table.name, (table.name,))
+            for statement in (self._all(part, partitions) if since is None else self._new(part, since, upto))
+        ]
+        return Reading("postgresql", self.uri, tuple(statements), self._before) if statements else None
+
+    def _all(self, part: str, partitions: int) -> Iterator[Statement]:
+        """Read all that the moment sees, by blocks: whatever transactions wrote it, and if on another server."""
+        blocks = fetch_row(self.cursor, _SQL["blocks"].format(table=_TABLES.get(part, part)))[0]
+        size = max(_BLOCKS_A_PARTITION_MIN, -(-blocks // partitions))
+        for start in range(0, blocks, size):
+            bound = f" AND t.ctid < '({start + size},0)'::tid" if start + size < blocks else ""
+            yield Statement(f"{_SQL[part]} AND t.ctid >= '({start},0)'::tid{bound}")
+
+    def _new(self, part: str, since: Position, upto: Position) -> Iterator[Statement]:
+        """Read the few that are new, by their index."""
+        new = _new_rows(since, upto)
+        asked = f"SELECT EXISTS (SELECT 1 FROM mesh.{_TABLES.get(part, part)} AS t WHERE {new})::int"  # noqa: S608 - below
+        if fetch_row(self.cursor, asked)[0]:
+            yield Statement(f"{_SQL[part]} AND {new}")
+
+    @property
+    def _before(self) -> tuple[str, ...]:
+        return (
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            f"SET TRANSACTION SNAPSHOT '{self.exported}'",
+        )
+
+    def whole(self, table: Table) -> pa.Table:
+        return fetch_table(self.cursor, "postgresql", _SQL[table.name], (), fields(table))
+
+    def count(self, since: Position | None, before: Mapping[str, int]) -> Counted:  # noqa: ARG002 - it keeps all
+        counts = dict(zip(_COUNTED, fetch_row(self.cursor, _SQL["counts"]), strict=True))
+        states = {f"delivery.{state}": count for state, count in fetch_rows(self.cursor, _SQL["states"])}
+        counts["delivery_queue"] = sum(states.values())
+        open_, oldest_s = fetch_row(self.cursor, _SQL["lag"])
+        lag = {"open_transactions": float(open_), "oldest_s": float(oldest_s)}
+        return Counted({**counts, **states}, lag)
+
+
+def _new_rows(since: Position, upto: Position) -> str:
+    """Return the condition, with snapshots that were looked at; other words in statements are the catalogue's."""
+    for position in (since, upto):
+        if not _SNAPSHOT.fullmatch(position["snapshot"]):
+            raise ConfigError(f"{position['snapshot']!r} is not a snapshot: was the lake edited?")
+    return _SQL["new_rows"].format(since=since["snapshot"], upto=upto["snapshot"])

@@ -1,0 +1,73 @@
+"""Ranges of numbers: which rows of a store are in a copy, and which of them a partition reads. Pure.
+
+A range is `(after, upto)`: without its first number, with its last.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+Range: TypeAlias = tuple[int, int]
+
+
+def to_ranges(numbers: Iterable[int]) -> list[Range]:
+    """Join numbers that follow each other; they come in their order."""
+    ranges: list[Range] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number - 1, number))
+    return ranges
+
+
+def widen(ranges: Sequence[Range], count_max: int) -> list[Range]:
+    """Return at most that many ranges that cover these, closing the smallest gaps."""
+    if len(ranges) <= count_max:
+        return list(ranges)
+    gaps = sorted(range(1, len(ranges)), key=lambda i: ranges[i][0] - ranges[i - 1][1])
+    closed = frozenset(gaps[: len(ranges) - count_max])
+    widened: list[Range] = [ranges[0]]
+    for i in range(1, len(ranges)):
+        if i in closed:
+            widened[-1] = (widened[-1][0], ranges[i][1])
+        else:
+            widened.append(ranges[i])
+    return widened
+
+
+def subtract(ranges: Iterable[Range], without: Sequence[Range]) -> list[Range]:
+    """Return what of the ranges is in none of the others; both are in order and do not overlap in themselves."""
+    left: list[Range] = []
+    for after, upto in ranges:
+        start = after
+        for other_after, other_upto in without:
+            if other_upto <= start or other_after >= upto:
+                continue
+            if other_after > start:
+                left.append((start, other_after))
+            start = other_upto
+        if start < upto:
+            left.append((start, upto))
+    return left
+
+
+def split(ranges: Sequence[tuple[int, ...]], parts: int, rows_min: int) -> list[list[tuple[int, ...]]]:
+    """Share the ranges out to so many partitions, about equally, but not in pieces smaller than `rows_min`.
+
+    The last two numbers of an entry are its range; what stands before them stays with every piece.
+    """
+    total = sum(entry[-1] - entry[-2] for entry in ranges)
+    size = max(rows_min, -(-total // parts), 1)
+    shares: list[list[tuple[int, ...]]] = [[]]
+    room = size
+    for *key, after, upto in ranges:
+        start = after
+        while start < upto:
+            if room == 0:
+                shares.append([])
+                room = size
+            end = min(upto, start + room)
+            shares[-1].append((*key, start, end))
+            room -= end - start
+            start = end
+    return [share for share in shares if share]

@@ -1,0 +1,37 @@
+"""An ingest in a process of its own, killed with its JVM at a named point.
+
+python -m tests.spark.driver LAKE STORE POINT
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from claudemesh.pipeline.ingest import Ingest, Wish
+from claudemesh.pipeline.lake import Lake
+from claudemesh.pipeline.session import build
+from claudemesh.pipeline.stores import open_store
+from claudemesh.runtime import points
+
+
+def die() -> None:
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        os.killpg(gateway.proc.pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(lake: str, store: str, point: str) -> None:
+    points.arm(point, die)
+    place = Lake(Path(lake))
+    ingest = Ingest(place, lambda: build("local[2]", scratch=place.root / "_scratch", name="doomed"), Wish(), print)
+    ingest.run([open_store(store)], 0)
+
+
+if __name__ == "__main__":
+    from claudemesh.pipeline import copying  # noqa: F401 - declares its points
+
+    main(*sys.argv[1:])

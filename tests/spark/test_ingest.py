@@ -1,0 +1,153 @@
+"""What a store holds is in the lake once, whatever happens on the way."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from claudemesh.pipeline import frames
+from claudemesh.pipeline.ingest import Ingest, Wish
+from claudemesh.pipeline.jobs.orphans import orphans
+from claudemesh.pipeline.jobs.params import Params
+from claudemesh.pipeline.lake import Cut, Lake
+from claudemesh.pipeline.stores import open_store
+from tests.services.postgres import Postgres, wheel
+from tests.spark.stores import KEYS, count_by_duckdb, count_in_store, writing
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/broker.db"
+    servers: Callable[[str], Postgres] = request.getfixturevalue("postgres_servers")
+    return servers(wheel().name).create_database(f"ingest_{tmp_path.name.replace('-', '_')}")
+
+
+def no_session() -> SparkSession:
+    raise AssertionError("a session was asked for")
+
+
+def ingest(spark: SparkSession | None, lake: Lake, url: str, **wish: bool) -> Cut:
+    session = no_session if spark is None else lambda: spark
+    return Ingest(lake, session, Wish(**wish), lambda _: None).run([open_store(url)], 0)
+
+
+def count_by_spark(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, tuple[int, int]]:
+    tables = frames.tables(spark, lake, cut, source)
+    return {
+        name: (tables[name].count(), tables[name].select(*key).distinct().count()) for name, key in KEYS.items()
+    }
+
+
+def check_whole(spark: SparkSession, lake: Lake, url: str, cut: Cut) -> None:
+    """Rows = distinct = source, by Spark and by DuckDB on the same directories."""
+    [source] = cut.sources
+    counted = count_by_spark(spark, lake, cut, source)
+    assert count_by_duckdb(lake, source, cut) == counted
+    assert all(rows == distinct for rows, distinct in counted.values()), counted
+    stored = count_in_store(url)
+    assert {name: cut.sources[source].live[name] for name in stored} == stored
+    assert {name: counted[name][0] for name in stored if counted["tombstone"][0] == 0} == (
+        stored if counted["tombstone"][0] == 0 else {}
+    )
+
+
+@pytest.mark.req("S1")
+def test_a_store_is_copied_once_and_then_only_what_is_new(spark: SparkSession, tmp_path: Path, url: str) -> None:
+    lake = Lake(tmp_path / "lake")
+    with writing(url) as writer:
+        writer.say("old 2")
+        writer.say("fill 40")
+        first = ingest(spark, lake, url)
+        check_whole(spark, lake, url, first)
+        assert ingest(None, lake, url) == first, "without news there is no session and no cut"
+        writer.say("fill 8")
+        writer.say("sweep")
+        second = ingest(spark, lake, url)
+        check_whole(spark, lake, url, second)
+    [(name, source)] = second.sources.items()
+    assert (second.number, source.generation) == (2, 0)
+    assert source.rows["message_history"] == 50
+    assert source.live["message_history"] == 48
+    again = lake.batches(name, 0, "message_history", first.sources[name].batches)
+    assert sum(1 for _ in again) == 1, "the first batch stands as it was"
+
+
+POINTS = ["pipeline.table_written", "pipeline.batch_written", "pipeline.cut_complete", "pipeline.cut_published"]
+
+
+@pytest.mark.req("S1")
+def test_a_driver_killed_in_mid_batch_leaves_nothing_lost_and_nothing_twice(
+    spark: SparkSession, tmp_path: Path, url: str, effort: int
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    is_file = url.startswith("sqlite")
+    points = POINTS if effort > 1 else [POINTS[0 if is_file else 1]]
+    with writing(url) as writer:
+        writer.say("fill 20")
+        ingest(spark, lake, url)
+        for point in points:
+            writer.say("fill 20")
+            killed = subprocess.run(
+                [sys.executable, "-m", "tests.spark.driver", str(lake.root), url, point],
+                start_new_session=True,
+                check=False,
+                capture_output=True,
+                timeout=120,
+            )
+            assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+            writer.say("fill 4")
+            check_whole(spark, lake, url, ingest(spark, lake, url))
+
+
+@pytest.mark.req("S1", "S2", "B8")
+def test_no_orphan_is_seen_beside_a_writer_that_goes_on(spark: SparkSession, tmp_path: Path, url: str) -> None:
+    """It accepts, updates deliveries and deletes what is too old, all the while."""
+    lake = Lake(tmp_path / "lake")
+    with writing(url) as writer:
+        writer.begin("live")
+        for _ in range(3):
+            cut = ingest(spark, lake, url)
+            [source] = cut.sources
+            found = orphans(frames.tables(spark, lake, cut, source), Params(now_ms=0)).collect()
+            assert found == []
+            assert cut.sources[source].generation == 0, "what was copied agreed with the store's own counts"
+        assert cut.sources[source].rows["tombstone"] > 0
+        writer.begin("fill 4")
+        writer.hear("done")
+        writer.hear("done")
+        check_whole(spark, lake, url, ingest(spark, lake, url))
+
+
+HOLE = "DELETE FROM delivery_queue WHERE history_id = 1"
+
+
+@pytest.mark.req("S1")
+def test_a_row_that_went_without_a_tombstone_makes_the_copy_begin_anew(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake, file = Lake(tmp_path / "lake"), tmp_path / "broker.db"
+    url = f"sqlite:///{file}"
+    with writing(url) as writer:
+        writer.say("fill 20")
+    ingest(spark, lake, url)
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import apsw, sys; apsw.Connection(sys.argv[1]).execute(sys.argv[2])",
+            str(file),
+            HOLE,
+        ],
+        check=True,
+    )
+    cut = ingest(spark, lake, url, verify=True)
+    [source] = cut.sources
+    assert cut.sources[source].generation == 1
+    assert "delivery_queue in the lake" in caplog.text
+    [orphan] = orphans(frames.tables(spark, lake, cut, source), Params(now_ms=0)).collect()
+    assert (orphan["client_message_id"], orphan["missing"]) == ("dm-1", ["delivery_queue"])
