@@ -11,6 +11,7 @@
     readers      how a query sees one unchanging moment
     errors       what a driver's error means to us
     sync_guard   the first sync that fails ends the process
+    words        how words that a person looks for are said to FTS5
 """
 
 from claudemesh.storage.sqlite.database import Database

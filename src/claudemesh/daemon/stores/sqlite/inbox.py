@@ -17,6 +17,7 @@ from claudemesh.kernel.fingerprint import Kind
 from claudemesh.storage.migrate import load_migrations
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database, Schema
+from claudemesh.storage.sqlite.words import match_all
 from claudemesh.wire.frames import DeliverItem
 
 _HERE: Final = files("claudemesh.daemon.stores.sqlite")
@@ -288,7 +289,7 @@ def _page(connection: apsw.Connection, wanted: InboxFilter, after_seq: int, limi
         "sender": wanted.sender,
         "mentions": wanted.mentions,
         "mentions_name": wanted.mentions_name,
-        "words": None if wanted.words is None else _match_all(wanted.words),
+        "words": None if wanted.words is None else match_all(wanted.words),
     }
     name = "page" if wanted.words is None else "search"
     return _up_to_bytes(connection.execute(_SQL[name], bindings), _message, lambda message: len(message.body))
@@ -307,11 +308,6 @@ def _up_to_bytes(
             break
     cursor.close(force=True)  # a query that was not read to its end would hold back the WAL
     return found
-
-
-def _match_all(words: str) -> str:
-    """Return FTS5's expression for "all of these words", each quoted, so that no word is read as an operator."""
-    return " ".join('"' + word.replace('"', '""') + '"' for word in words.split())
 
 
 def _message(row: Sequence[Any]) -> InboxMessage:
