@@ -11,9 +11,10 @@ from claudemesh.runtime.home import Home, read_surroundings
 class Place:
     slug: str
     sock: Path
+    history: Path | None = None  # where to write down what is asked and answered
 
 
-def find(mesh: str | None, home: Path | str | None) -> Place:
+def find(mesh: str | None, home: Path | str | None, history: Path | str | None = None) -> Place:
     """Find the mesh that is meant: the one named, else by CLAUDEMESH_MESH, else the only one that was joined.
 
     ConfigError, naming those that were joined, if that leads nowhere. Whether a daemon runs there is not looked at.
@@ -35,4 +36,4 @@ def find(mesh: str | None, home: Path | str | None) -> Place:
         raise ConfigError(
             f"you have not joined a mesh {asked!r}; joined: {', '.join(joined) or 'none'}", meshes=joined
         )
-    return Place(asked, state_dir / "sock")
+    return Place(asked, state_dir / "sock", surroundings.history if history is None else Path(history))

@@ -43,13 +43,19 @@ class Mesh:
     """One mesh, through the daemon of this machine. Threads may share it.
 
     It looks for the mesh when it is made, and for the daemon when it is used: NoDaemon if there is none. `timeout`
-    is for each call that asks the daemon, its retries included.
+    is for each call that asks the daemon, its retries included. What it asks and is told is written down in a file,
+    if `history` or CLAUDEMESH_HISTORY names one: `claudemesh pipeline check` reads it.
     """
 
     def __init__(
-        self, mesh: str | None = None, *, home: Path | str | None = None, timeout: float = TIMEOUT_S
+        self,
+        mesh: str | None = None,
+        *,
+        home: Path | str | None = None,
+        timeout: float = TIMEOUT_S,
+        history: Path | str | None = None,
     ) -> None:
-        self._begin(find(mesh, home), timeout)
+        self._begin(find(mesh, home, history), timeout)
 
     @classmethod
     def at(cls, place: Place, *, timeout: float = TIMEOUT_S) -> Self:
@@ -60,7 +66,7 @@ class Mesh:
 
     def _begin(self, place: Place, timeout: float) -> None:
         self.slug = place.slug
-        self._caller = Caller(Pool(place.sock), Plans.real(timeout))
+        self._caller = Caller(Pool(place.sock), Plans.real(timeout, place))
 
     @staticmethod
     def in_memory(*names: str) -> "InMemory[Mesh]":

@@ -11,12 +11,14 @@ error in. `blocking` does so on a thread and `waiting` in an event loop, and bot
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from claudemesh.daemon.client import mint_id
 from claudemesh.daemon.client.http1 import Query, StreamEvent, render_request
+from claudemesh.daemon.client.recording import Note, Told, open_recorder, unheard, unrecorded
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import (
     DeadlineExceeded,
@@ -32,6 +34,7 @@ from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.dice import roll
 from claudemesh.sdk import asks
 from claudemesh.sdk.asks import Ask
+from claudemesh.sdk.find import Place
 from claudemesh.sdk.values import STATES, Draft, Json, State, Trace, parse_trace, reading
 from claudemesh.wire import problem
 
@@ -115,10 +118,16 @@ class Plans:
     roll: Callable[[], float]
     mint: Callable[[], str]
     timeout_ms: int
+    record: Callable[[str, object], AbstractContextManager[Told]] = unrecorded
+    listening: Callable[[], Note] = unheard
 
     @classmethod
-    def real(cls, timeout_s: float) -> Self:
-        return cls(SystemClock(), roll, mint_id, int(timeout_s * 1000))
+    def real(cls, timeout_s: float, place: Place) -> Self:
+        plans = cls(SystemClock(), roll, mint_id, int(timeout_s * 1000))
+        if place.history is None:
+            return plans
+        recorder = open_recorder(place.history, place.sock)
+        return replace(plans, record=recorder.call, listening=recorder.listening)
 
     # --- asking ------------------------------------------------------------------------------------
 
@@ -130,7 +139,9 @@ class Plans:
         unknown: MeshError | None = None
         while True:
             try:
-                return (yield Exchange(request, by_ms))
+                with self.record(ask.path, ask.body) as told:
+                    answer = yield Exchange(request, by_ms)
+                    told(answer)
             except MeshError as error:
                 error.extras = {**ask.names, **error.extras}
                 # A daemon that was there may just be coming back; one that never was is the caller's to start.
@@ -144,6 +155,8 @@ class Plans:
                     if unknown is None or unknown is error:
                         raise
                     raise unknown from error
+            else:
+                return answer
             yield Pause(wait_ms)
 
     def send_many(self, drafts: Iterable[Draft]) -> Plan[list[Json | MeshError]]:
@@ -261,6 +274,7 @@ class Plans:
     ) -> Plan[None]:
         silence_ms = None if silence_s is None else int(silence_s * 1000)
         position = after or ""
+        note = self.listening()
         yield Listen(position, self._now() + self.timeout_ms)
         yield Emit(OPEN)
         until_ms = self._until(silence_ms)
@@ -270,6 +284,7 @@ class Plans:
                 yield from self._return(position, until_ms)
                 continue
             for event in heard.events:
+                note(event)
                 if chosen := choose(event):
                     yield Emit(chosen)
                     until_ms = self._until(silence_ms)

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from claudemesh.daemon.client.connection import Connections, EventStream
 from claudemesh.daemon.client.http1 import Json, Query, StreamEvent, quote, render_request
+from claudemesh.daemon.client.recording import Recorder, unrecorded
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import ConnectionLost, Extra, MeshError, NoDaemon, StoreFull
 from claudemesh.kernel.ids import parse_client_message_id
@@ -45,7 +46,7 @@ class Client:
     return the daemon's answer as it is, and raise its errors.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         sock: Path,
         timeout_s: float = TIMEOUT_S,
@@ -53,11 +54,13 @@ class Client:
         clock: Clock | None = None,
         sleep: Callable[[float], None] = pause,
         jitter: Callable[[], float] = roll,
+        recorder: Recorder | None = None,
     ) -> None:
         self._timeout_ms = int(timeout_s * 1000)
         self._clock = clock or SystemClock()
         self._sleep = sleep
         self._jitter = jitter
+        self._record = recorder.call if recorder else unrecorded
         self._connections = Connections(sock, self._clock, sleep)
 
     def close(self) -> None:
@@ -79,12 +82,17 @@ class Client:
     ) -> tuple[int, Any]:
         """Ask once, and return status and answer; only what just reads is asked again if the connection ended."""
         request, deadline_ms = render_request(method, path, body, query, headers), self._deadline_ms()
-        try:
-            return self._connections.exchange(request, deadline_ms)
-        except ConnectionLost:
-            if method != "GET":
-                raise
-        return self._connections.exchange(request, deadline_ms)
+        for may_repeat in (method == "GET", False):
+            try:
+                with self._record(path, body) as told:
+                    status, answer = self._connections.exchange(request, deadline_ms)
+                    told(answer)
+            except ConnectionLost:
+                if not may_repeat:
+                    raise
+            else:
+                break
+        return status, answer
 
     def stream(self, path: str = "/v1/events", last_event_id: str = "") -> EventStream:
         """Open a stream of events as they happen; after an id, also of what was missed since."""
@@ -127,7 +135,9 @@ class Client:
         unknown: MeshError | None = None
         while True:
             try:
-                answer: Json = self._connections.exchange(request, deadline_ms)[1]
+                with self._record(path, body) as told:
+                    answer: Json = self._connections.exchange(request, deadline_ms)[1]
+                    told(answer)
             except MeshError as error:
                 error.extras = {**named, **error.extras}
                 if error.retry != "no" and not isinstance(error, StoreFull):

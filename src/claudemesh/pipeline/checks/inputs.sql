@@ -1,0 +1,144 @@
+-- What the invariants are asked of, made from the tables of the stores in the order of this file, each from those
+-- before it. Plain enough for SQLite and Spark alike; `sha2` is Spark's, and SQLite is given one. Outside of this
+-- file meshes and members go by their ULIDs, as in the client's log.
+
+-- name: tombstoned
+-- Messages that retention deleted: their ids were used, and nothing of them is missed.
+SELECT t.store, t.mesh_id, t.history_id, x.uid AS mesh, m.uid AS sender, t.client_message_id AS id, t.broker_message_id
+FROM broker_tombstone AS t
+JOIN broker_mesh AS x ON x.store = t.store AND x.id = t.mesh_id
+LEFT JOIN broker_member AS m ON m.store = t.store AND m.id = t.sender_id
+WHERE t.what = 'message'
+
+-- name: forgotten
+-- Ids that may be used anew, and how often that was so.
+SELECT x.uid AS mesh, m.uid AS sender, t.client_message_id AS id, count(*) AS times
+FROM broker_tombstone AS t
+JOIN broker_mesh AS x ON x.store = t.store AND x.id = t.mesh_id
+JOIN broker_member AS m ON m.store = t.store AND m.id = t.sender_id
+WHERE t.what = 'dedupe'
+GROUP BY x.uid, m.uid, t.client_message_id
+
+-- name: stored
+-- Messages that the broker keeps. Of what was sealed, or is in a lake without bodies, no body is known.
+SELECT h.store, h.mesh_id, h.history_id, x.uid AS mesh, m.uid AS sender, h.client_message_id AS id,
+  h.broker_message_id, h.kind,
+  CASE
+    WHEN t.topic_id IS NOT NULL THEN 'topic:' || t.topic_id
+    WHEN q.queue_id IS NOT NULL THEN 'queue:' || q.queue_id
+    ELSE 'dm:' || q.recipient_id
+  END AS destination,
+  d.request_fingerprint AS fingerprint,
+  CASE WHEN b.encoding = 'plain' THEN sha2(b.body, 256) END AS body
+FROM broker_message_history AS h
+JOIN broker_mesh AS x ON x.store = h.store AND x.id = h.mesh_id
+LEFT JOIN broker_member AS m ON m.store = h.store AND m.id = h.sender_id
+LEFT JOIN broker_topic_message AS t ON t.store = h.store AND t.mesh_id = h.mesh_id AND t.history_id = h.history_id
+LEFT JOIN broker_message_queue AS q ON q.store = h.store AND q.mesh_id = h.mesh_id AND q.history_id = h.history_id
+LEFT JOIN broker_body AS b ON b.store = h.store AND b.mesh_id = h.mesh_id AND b.history_id = h.history_id
+LEFT JOIN broker_client_message_dedupe AS d ON d.store = h.store AND d.sender_id = h.sender_id
+  AND d.client_message_id = h.client_message_id AND d.broker_message_id = h.broker_message_id
+LEFT JOIN tombstoned AS g ON g.store = h.store AND g.mesh_id = h.mesh_id AND g.history_id = h.history_id
+WHERE g.store IS NULL
+
+-- name: accepted
+-- Messages that the broker ever took, as far as is known.
+SELECT mesh, history_id, sender, id, broker_message_id FROM stored
+UNION ALL
+SELECT mesh, history_id, sender, id, broker_message_id FROM tombstoned
+
+-- name: part
+-- Which rows of an accept are there. A delivery counts if it is the one that the message asks for.
+SELECT h.store, h.mesh_id, h.history_id, 'client_message_dedupe' AS part
+FROM broker_message_history AS h
+JOIN broker_client_message_dedupe AS d ON d.store = h.store AND d.sender_id = h.sender_id
+  AND d.client_message_id = h.client_message_id AND d.broker_message_id = h.broker_message_id
+UNION ALL
+SELECT store, mesh_id, history_id, 'topic_message' FROM broker_topic_message
+UNION ALL
+SELECT store, mesh_id, history_id, 'message_queue' FROM broker_message_queue
+UNION ALL
+SELECT q.store, q.mesh_id, q.history_id, 'delivery_queue'
+FROM broker_message_queue AS q
+JOIN broker_delivery_queue AS x ON x.store = q.store AND x.mesh_id = q.mesh_id AND x.history_id = q.history_id
+  AND x.recipient_id = coalesce(q.recipient_id, 0)
+UNION ALL
+SELECT store, mesh_id, history_id, 'queue_lease' FROM broker_queue_lease
+
+-- name: delivery
+-- What became of a message for each of its recipients, by the last that was noted of it.
+SELECT s.mesh, s.history_id, s.broker_message_id, m.uid AS recipient,
+  CASE
+    WHEN e.dead > e.delivered THEN 'dead_letter'
+    WHEN e.delivered = 0 OR e.returned > e.delivered THEN 'accepted'
+    WHEN e.acted > 0 THEN 'acted'
+    WHEN e.was_read > 0 THEN 'read'
+    ELSE 'delivered'
+  END AS state,
+  CASE WHEN e.returned > 0 OR e.dead > 0 THEN 1 ELSE 0 END AS took_a_detour
+FROM (
+  SELECT x.store, x.mesh_id, x.history_id, x.recipient_id,
+    max(CASE WHEN v.what = 'delivered' THEN v.id ELSE 0 END) AS delivered,
+    max(CASE WHEN v.what = 'returned' THEN v.id ELSE 0 END) AS returned,
+    max(CASE WHEN v.what = 'dead' THEN v.id ELSE 0 END) AS dead,
+    max(CASE WHEN v.what = 'read' THEN v.id ELSE 0 END) AS was_read,
+    max(CASE WHEN v.what = 'acted' THEN v.id ELSE 0 END) AS acted
+  FROM broker_delivery_queue AS x
+  LEFT JOIN broker_delivery_event AS v ON v.store = x.store AND v.mesh_id = x.mesh_id
+    AND v.history_id = x.history_id AND v.recipient_id = x.recipient_id
+  GROUP BY x.store, x.mesh_id, x.history_id, x.recipient_id
+) AS e
+JOIN stored AS s ON s.store = e.store AND s.mesh_id = e.mesh_id AND s.history_id = e.history_id
+LEFT JOIN broker_member AS m ON m.store = e.store AND m.id = e.recipient_id
+
+-- name: inbox_owner
+-- Whose inbox it is: an inbox does not say, but most of what is in it was for one member.
+SELECT store, recipient AS owner, mesh FROM (
+  SELECT v.store, v.recipient, v.mesh,
+    row_number() OVER (PARTITION BY v.store ORDER BY v.votes DESC, v.recipient) AS place
+  FROM (
+    SELECT i.store, d.recipient, d.mesh, count(*) AS votes
+    FROM inbox_inbox AS i JOIN delivery AS d ON d.broker_message_id = i.broker_message_id
+    WHERE d.recipient IS NOT NULL
+    GROUP BY i.store, d.recipient, d.mesh
+  ) AS v
+) AS w WHERE place = 1
+
+-- name: received
+-- What inboxes hold; those that nobody is known to own are left out.
+SELECT i.store, o.owner, o.mesh, i.seq, i.sender_id AS sender, i.client_message_id AS id, i.broker_message_id,
+  i.history_id, coalesce(i.topic, '') AS topic, CASE WHEN b.body IS NOT NULL THEN sha2(b.body, 256) END AS body
+FROM inbox_inbox AS i
+JOIN inbox_owner AS o ON o.store = i.store
+LEFT JOIN inbox_body AS b ON b.store = i.store AND b.seq = i.seq
+
+-- name: outbox_owner
+-- Whose outbox it is, by what the broker took from it.
+SELECT store, sender AS owner, mesh FROM (
+  SELECT v.store, v.sender, v.mesh,
+    row_number() OVER (PARTITION BY v.store ORDER BY v.votes DESC, v.sender) AS place
+  FROM (
+    SELECT o.store, a.sender, a.mesh, count(*) AS votes
+    FROM outbox_outbox AS o JOIN accepted AS a ON a.broker_message_id = o.broker_message_id
+    WHERE a.sender IS NOT NULL
+    GROUP BY o.store, a.sender, a.mesh
+  ) AS v
+) AS w WHERE place = 1
+
+-- name: queued
+-- What outboxes hold, whatever became of it. One that the broker has taken nothing from has no known owner.
+SELECT o.store, w.owner, w.mesh, o.seq, o.client_message_id AS id, o.request_fingerprint AS fingerprint, o.destination,
+  o.status, o.broker_message_id, o.history_id, CASE WHEN p.id IS NULL THEN 0 ELSE 1 END AS is_successor
+FROM outbox_outbox AS o
+LEFT JOIN outbox_owner AS w ON w.store = o.store
+LEFT JOIN outbox_outbox AS p ON p.store = o.store AND p.superseded_by = o.id
+
+-- name: sent
+-- What the log says of each id that somebody tried to send. A call without an answer may have come true.
+SELECT mesh, who, id, min(CASE WHEN ev = 'invoke' THEN asked END) AS first_asked,
+  min(CASE WHEN ev = 'ok' THEN t END) AS first_ok,
+  max(process) AS process, min(process) AS other_process,
+  sum(CASE WHEN ev = 'invoke' THEN 1 ELSE 0 END) AS asked_times,
+  sum(CASE WHEN ev = 'ok' THEN 1 ELSE 0 END) AS ok_times,
+  sum(CASE WHEN ev = 'fail' THEN 1 ELSE 0 END) AS fail_times
+FROM h WHERE f = 'send' GROUP BY mesh, who, id

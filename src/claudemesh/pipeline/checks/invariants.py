@@ -1,0 +1,108 @@
+"""What is asked of a history: the tables it is asked of, the queries, and the form of what they find.
+
+The queries are in the `.sql` files beside this one, and run unchanged on SQLite and on Spark: `inputs.sql` makes a
+few plain tables out of the stores', the others each find what must not be.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from claudemesh.pipeline.catalogue import BROKER, INBOX, OUTBOX, Kind
+from claudemesh.storage.sqlfile import load_queries
+
+EVIDENCE: Final = ("what", "mesh", "id", "who", "detail")
+COUNTED: Final = ("h", "sent", "stored", "accepted", "queued", "received", "delivery")
+
+
+class Input(NamedTuple):
+    """A table of a kind of store, and those of its columns that are looked at."""
+
+    kind: Kind
+    table: str
+    columns: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind.name}_{self.table}"
+
+
+_OF_HISTORY: Final = ("mesh_id", "history_id")
+_OF_ID: Final = ("sender_id", "client_message_id", "broker_message_id")
+
+INPUTS: Final = (
+    Input(BROKER, "client_message_dedupe", ("mesh_id", *_OF_ID, "request_fingerprint")),
+    Input(BROKER, "message_history", (*_OF_HISTORY, *_OF_ID, "kind")),
+    Input(BROKER, "topic_message", (*_OF_HISTORY, "topic_id")),
+    Input(BROKER, "message_queue", (*_OF_HISTORY, "recipient_id", "queue_id")),
+    Input(BROKER, "delivery_queue", (*_OF_HISTORY, "recipient_id")),
+    Input(BROKER, "mention_index", _OF_HISTORY),
+    Input(BROKER, "queue_lease", _OF_HISTORY),
+    Input(BROKER, "delivery_event", ("id", *_OF_HISTORY, "recipient_id", "what")),
+    Input(BROKER, "tombstone", ("what", *_OF_HISTORY, *_OF_ID)),
+    Input(BROKER, "body", (*_OF_HISTORY, "encoding", "body")),
+    Input(BROKER, "mesh", ("id", "uid")),
+    Input(BROKER, "member", ("id", "uid")),
+    Input(
+        OUTBOX,
+        "outbox",
+        (
+            "seq",
+            "id",
+            "client_message_id",
+            "request_fingerprint",
+            "destination",
+            "status",
+            "broker_message_id",
+            "history_id",
+            "superseded_by",
+        ),
+    ),
+    Input(INBOX, "inbox", ("seq", "sender_id", "client_message_id", "broker_message_id", "history_id", "topic")),
+    Input(INBOX, "body", ("seq", "body")),
+)
+
+_HERE: Final = files(__package__)
+_VIEWS: Final = load_queries(_HERE / "inputs.sql")
+
+VIEWS: Final[Mapping[str, str]] = {name: _VIEWS[name] for name in _VIEWS.names()}
+INVARIANTS: Final[Mapping[str, str]] = {
+    name: queries[name]
+    for queries in (load_queries(_HERE / f"{part}.sql") for part in ("sends", "deliveries", "turns"))
+    for name in queries.names()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    invariant: str
+    evidence: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    checked: Mapping[str, int]  # how much was looked at
+    violations: list[Violation]
+
+
+def kind_of(tables: Iterable[str]) -> Kind:
+    """Say of which kind of store these are."""
+    named = set(tables)
+    return next(kind for kind in (OUTBOX, INBOX, BROKER) if kind.tables[0].name in named)
+
+
+def render_search() -> str:
+    """Return one statement that asks for all violations: an engine that reads its inputs once does so for all."""
+    asked = (f"SELECT '{name}' AS invariant, q.* FROM (\n{sql}\n) AS q" for name, sql in INVARIANTS.items())  # noqa: S608 - our own
+    return "\nUNION ALL\n".join(asked)
+
+
+def render_count() -> str:
+    return "\nUNION ALL\n".join(f"SELECT '{name}', count(*) FROM {name}" for name in COUNTED)  # noqa: S608 - our own
+
+
+def read_violations(rows: Iterable[tuple[object, ...]]) -> list[Violation]:
+    """Make violations of rows, in an order that no engine decides."""
+    texts = sorted(tuple("" if value is None else str(value) for value in row) for row in rows)
+    return [Violation(name, dict(zip(EVIDENCE, evidence, strict=True))) for name, *evidence in texts]

@@ -1,0 +1,63 @@
+-- What was promised to those who take turns: at work, at a document, at being there. As in `sends.sql`, from the log
+-- alone: what a store says of it now, it may have said otherwise before.
+
+-- name: double_claim
+-- A lease is given once.
+SELECT 'given ' || count(*) || ' times' AS what, mesh, key AS id, min(who) || ' ' || max(who) AS who,
+  'token ' || version AS detail
+FROM h WHERE f = 'claim' AND ev = 'ok' AND key <> '' GROUP BY mesh, key, version HAVING count(*) > 1
+
+-- name: token_went_back
+-- Whoever asks after a lease was given gets a later one.
+SELECT 'given after a later one' AS what, c.mesh, c.key AS id, c.who, 'token ' || c.version AS detail
+FROM (
+  SELECT mesh, key, who, version, asked, min(t) OVER (
+    PARTITION BY mesh, key ORDER BY version RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+  ) AS a_later_one
+  FROM h WHERE f = 'claim' AND ev = 'ok' AND key <> ''
+) AS c
+WHERE c.a_later_one < c.asked
+
+-- name: zombie_done
+-- Nobody finishes what by then was leased to somebody else.
+SELECT 'done under an old lease' AS what, d.mesh, d.key AS id, d.who, 'token ' || d.version AS detail
+FROM h AS d
+JOIN h AS c ON c.mesh = d.mesh AND c.key = d.key AND c.f = 'claim' AND c.ev = 'ok' AND c.version > d.version
+  AND c.t < d.asked
+WHERE d.f = 'done' AND d.ev = 'ok'
+GROUP BY d.mesh, d.key, d.who, d.version
+
+-- name: lost_update
+-- Of several that start from one version, one gets through.
+SELECT 'replaced by several' AS what, mesh, key AS id, min(who) || ' ' || max(who) AS who, 'version ' || id AS detail
+FROM h WHERE f = 'swap' AND ev = 'ok' GROUP BY mesh, key, id HAVING count(DISTINCT version) > 1
+
+-- name: stale_overwrite
+-- Nothing replaces a version that it does not start from. A base that nobody was told of was written by a call whose
+-- answer got lost.
+SELECT 'skipped a version' AS what, s.mesh, s.key AS id, s.who, 'from ' || s.id || ' to ' || s.version AS detail
+FROM (
+  SELECT mesh, key, who, id, version, max(version) OVER (
+    PARTITION BY mesh, key ORDER BY version RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ) AS before
+  FROM h WHERE f = 'swap' AND ev = 'ok'
+) AS s
+WHERE s.before > cast(s.id AS bigint)
+
+-- name: presence_twice
+-- Whoever watches is told once that somebody came, and once that they left.
+SELECT f || ' ' || count(*) || ' times' AS what, mesh, id, key AS who, 'told to ' || who AS detail
+FROM h WHERE f IN ('joined', 'left') AND ev = 'ok' GROUP BY mesh, who, process, key, id, f HAVING count(*) > 1
+
+-- name: left_before_joined
+-- Nobody leaves who has not come. Whoever begins to watch notes those who are there.
+SELECT 'left' AS what, l.mesh, l.id, l.key AS who, 'told to ' || l.who AS detail
+FROM h AS l
+LEFT JOIN h AS j ON j.mesh = l.mesh AND j.who = l.who AND j.process = l.process AND j.key = l.key AND j.id = l.id
+  AND j.f = 'joined' AND j.ev = 'ok' AND j.n < l.n
+WHERE l.f = 'left' AND l.ev = 'ok' AND j.id IS NULL
+
+-- name: resume_replayed
+-- A token to resume with is good for once.
+SELECT 'used ' || count(*) || ' times' AS what, mesh, id, min(who) || ' ' || max(who) AS who, '' AS detail
+FROM h WHERE f = 'resume' AND ev = 'ok' GROUP BY mesh, id HAVING count(*) > 1
