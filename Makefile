@@ -12,6 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 # The three lanes of `make test`. A directory that is missing fails the run.
 FAST := tests/unit tests/contract tests/property tests/docs tests/faults tests/powercut
 REAL := tests/integration tests/acceptance tests/chaos tests/browser
+ALONE := tests/chaos tests/browser
 SPARK := tests/spark
 
 .PHONY: help
@@ -23,8 +24,8 @@ setup: ## make .venv from the pins; needs Python 3.11+ and the network, does not
 	@tools/setup.sh dev
 
 .PHONY: demo
-demo: ## see it work, in seconds: a broker and two peers, killed and brought back
-	@tools/setup.sh base
+demo: ## see it work: a broker and two peers, killed and brought back, and the verdict of Spark
+	@tools/setup.sh demo
 	@$(BIN)/python tools/demo.py
 
 .PHONY: test
@@ -86,12 +87,13 @@ fast: setup
 	$(BIN)/coverage run -m pytest -n auto tests/unit
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='*/claudemesh/kernel/*' --fail-under=100
-	$(PYTEST) -n auto $(filter-out tests/unit,$(FAST))
+	$(PYTEST) -n auto --dist worksteal $(filter-out tests/unit,$(FAST))
 
-# Serially: these tests kill, starve and time real processes.
+# Most of these wait far longer than they compute: three at once. Those that starve, kill and time processes run alone.
 .PHONY: real
 real: setup
-	$(PYTEST) $(REAL)
+	$(PYTEST) -n 3 --dist worksteal $(filter-out $(ALONE),$(REAL))
+	$(PYTEST) $(ALONE)
 
 # Alone: one process, one JVM.
 .PHONY: spark

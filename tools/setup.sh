@@ -2,13 +2,13 @@
 # Makes .venv from the pins in requirements/ and does nothing when it is current.
 #
 #   tools/setup.sh dev     everything: all extras, checks, tests, docs
-#   tools/setup.sh base    the bare package, for a first look
+#   tools/setup.sh demo    the package with its pipeline and a Java, for a first look
 #
 # PYTHON names the interpreter to use; without it an existing .venv keeps its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-set_name=${1:?dev or base}
+set_name=${1:?dev or demo}
 venv=.venv
 stamp=$venv/claudemesh-setup
 
@@ -78,8 +78,8 @@ $python -m pip install --quiet --disable-pip-version-check --require-hashes -r r
 # Build backends are pinned like the rest (requirements/uv.txt), so nothing is fetched unhashed to build a package.
 case $set_name in
   dev) "${uv[@]}" sync --python $python --require-hashes --no-build-isolation requirements/dev.txt || not_fetched ;;
-  base) "${uv[@]}" install --python $python --require-hashes --no-build-isolation -r requirements/base.txt || not_fetched ;;
-  *) echo "tools/setup.sh: dev or base, not $set_name" >&2 && exit 2 ;;
+  demo) "${uv[@]}" install --python $python --require-hashes --no-build-isolation -r requirements/demo.txt || not_fetched ;;
+  *) echo "tools/setup.sh: dev or demo, not $set_name" >&2 && exit 2 ;;
 esac
 "${uv[@]}" install --python $python --no-deps --no-build-isolation --editable .
 echo "$set_name $(key $python)" >$stamp

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from claudemesh.daemon import identity
+from claudemesh.daemon.client.recording import Recorder, open_recorder
 from claudemesh.runtime.world import real_world
 from tests.mesh import LocalDaemon
 
@@ -62,6 +64,15 @@ class Mesh:
     url: str
     sent: int = 0
 
+    @cached_property
+    def recorder(self) -> Recorder:
+        """Of what alice is told."""
+        return open_recorder(self.log, self.alice_dir / "sock")
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "history.jsonl"
+
     def client(self, state_dir: Path) -> LocalDaemon:
         return LocalDaemon(state_dir, identity.load_keys(state_dir), real_world())
 
@@ -69,13 +80,16 @@ class Mesh:
 async def send_one(mesh: Mesh) -> None:
     """Send until it is answered, under its one id, however often nobody is there to answer."""
     client, key = mesh.client(mesh.alice_dir), f"m{mesh.sent:06}"
+    body = {"to": "bob", "message": f"body of {key}", "client_message_id": key}
     while True:
         try:
-            answer = await client.send("bob", f"body of {key}", client_message_id=key)
+            with mesh.recorder.call("/v1/send", body) as told:
+                answer = await client.post("/v1/send", body)
+                assert answer.status in (200, 202), answer.body
+                told(answer.body)
         except (OSError, IndexError, ValueError):  # refused, or cut off before or in its answer
             await asyncio.sleep(0.02)
             continue
-        assert answer.status in (200, 202), answer.body
         mesh.sent += 1
         return
 

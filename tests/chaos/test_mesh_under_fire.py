@@ -9,12 +9,15 @@ import os
 import random
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from claudemesh.broker.app import check
 from claudemesh.broker.settings import BrokerSettings
+from claudemesh.pipeline.checks import Verdict
+from claudemesh.pipeline.checks.sqlite import check_stores
 from tests.chaos.mesh import MESSAGES_AFTER, WITHIN_S, Mesh, Node, everything, send_one
 from tests.mesh import LocalBroker
 
@@ -79,14 +82,28 @@ async def test_a_kill_at_any_point_loses_nothing_doubles_nothing_and_keeps_the_o
     assert node.deaths >= effort
 
 
-@pytest.mark.req("B8")
+@pytest.mark.req("B8", "S3")
 @pytest.mark.asyncio(loop_scope="module")
-async def test_the_brokers_rows_agree_after_kills(mesh: Mesh) -> None:
-    await send_one(mesh)
+async def test_after_kills_the_brokers_rows_agree_and_all_that_was_promised_is_so(mesh: Mesh) -> None:
+    for _ in range(2):
+        await send_one(mesh)
     await everything(mesh, at_least=mesh.sent)
     await mesh.broker.stop(signal.SIGKILL)
     try:
         found = await check(BrokerSettings(store=f"sqlite:///{mesh.folder / 'broker.db'}"))
         assert found["items"] == []
+        verdict = judge(mesh, mesh.log)
+        assert verdict.violations == []
+        assert verdict.checked["sent"] == verdict.checked["accepted"] == verdict.checked["received"] == mesh.sent
+        doctored = mesh.folder / "doctored.jsonl"
+        last = f'"id":"m{mesh.sent - 1:06}"'
+        doctored.write_text(mesh.log.read_text().replace(last, '"id":"another"'))
+        assert {one.invariant for one in judge(mesh, doctored).violations} == {"lost_acknowledged", "phantom_row"}
     finally:
         await mesh.broker.start()
+
+
+def judge(mesh: Mesh, log: Path) -> Verdict:
+    places = (mesh.alice_dir, mesh.bob_dir)
+    outboxes, inboxes = ([place / name for place in places] for name in ("outbox.db", "inbox.db"))
+    return check_stores(mesh.folder / "broker.db", outboxes, inboxes, [log])

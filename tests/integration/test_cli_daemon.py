@@ -14,6 +14,7 @@ import pytest
 
 from claudemesh.runtime.home import Home, lock_holder, read_private, write_private
 from claudemesh.runtime.patience import wait_until
+from tests.services.server import throwaway_directory
 from tests.unit.cli.conftest import join_mesh
 
 BOB = "ab" * 32
@@ -175,14 +176,14 @@ def test_a_home_that_is_too_deep_for_a_socket_works_all_the_same(tmp_path: Path)
     home = Home(tmp_path / ("d" * 120) / "h")
     join_mesh(home, "demo", "http://127.0.0.1:1")
     shell = Shell(home)
-    (tmp_path / "run").mkdir(mode=0o700)
-    shell.environment["XDG_RUNTIME_DIR"] = str(tmp_path / "run")
-    shell.run("daemon", "up", "--no-tcp")
-    try:
-        assert shell.run("send", BOB, "hi")["status"] == "queued"
-        assert (home.mesh_dir("demo") / "sock").is_file()
-    finally:
-        shell.run("daemon", "down")
+    with throwaway_directory() as short:  # pytest's own are long, in a process beside others longer
+        shell.environment["XDG_RUNTIME_DIR"] = str(short)
+        shell.run("daemon", "up", "--no-tcp")
+        try:
+            assert shell.run("send", BOB, "hi")["status"] == "queued"
+            assert (home.mesh_dir("demo") / "sock").is_file()
+        finally:
+            shell.run("daemon", "down")
 
 
 def test_a_log_can_be_followed(shell: Shell, lock: Path) -> None:

@@ -129,7 +129,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="Words of a search are read as its operators.",
-                file="daemon/stores/sqlite/inbox.py",
+                file="storage/sqlite/words.py",
                 old="'\"' + word.replace('\"', '\"\"') + '\"'",
                 new="word",
                 test=f"{_DELIVERY}::test_search_finds_words_and_takes_them_for_nothing_but_words",

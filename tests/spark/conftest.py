@@ -3,36 +3,18 @@
 from collections.abc import Iterator
 
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tests.services.server import BOUND_S, throwaway_directory
+from claudemesh.pipeline.session import BRIEF, build, stop
+from tests.services.server import throwaway_directory
+
+
+SMALL = {**BRIEF, "spark.sql.shuffle.partitions": "1"}  # as is right for the handful of rows in a test
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     with throwaway_directory() as directory:
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("claudemesh-tests")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.local.dir", str(directory))
-            .config("spark.sql.shuffle.partitions", "2")  # the default, 200, is for data of another size
-            .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .getOrCreate()
-        )
+        session = build("local[2]", scratch=directory, name="claudemesh-tests", conf=SMALL)
         yield session
-        session.stop()
-        end_jvm()
-
-
-def end_jvm() -> None:
-    """Wait until it is gone: `stop` leaves it running, and pyspark only lets it notice that Python ended."""
-    gateway = SparkContext._gateway
-    SparkContext._gateway = SparkContext._jvm = None  # whoever wants a session after this starts a JVM anew
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # the sign to end
-    gateway.proc.wait(BOUND_S)
+        stop(session)

@@ -7,8 +7,6 @@ would be overtaken. What is refused for good holds nobody up.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import takewhile
-from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -360,7 +358,12 @@ def judge_plan(page: PlanPage, rows: Iterable[Any]) -> tuple[list[Any], PlanSwep
 
 def plan_events(rows: Iterable[Any]) -> list[int]:
     """Say which of the oldest events go: all before the first that stays. A row is one, and whether it may go."""
-    return [event_id for event_id, _ in takewhile(itemgetter(1), rows)]
+    going: list[int] = []
+    for event_id, may_go in rows:
+        if not may_go:
+            break
+        going.append(event_id)
+    return going
 
 
 # --- who may change what ---------------------------------------------------------------------------

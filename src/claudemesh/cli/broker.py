@@ -85,14 +85,21 @@ def check(session: Session, store: str | None) -> int:
 
 @broker.command()
 @STORE
+@click.option(
+    "--plan",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Only what the pipeline planned, as JSON lines; what retention does not allow is refused.",
+)
 @click.pass_obj
-def sweep(session: Session, store: str | None) -> None:
+def sweep(session: Session, store: str | None, plan: Path | None) -> None:
     """Delete what is older than retention allows; a broker may be running."""
     import asyncio  # noqa: PLC0415 - as above
 
-    from claudemesh.broker.app import sweep as run  # noqa: PLC0415
+    from claudemesh.broker import app  # noqa: PLC0415
 
-    swept = asyncio.run(run(build_settings(session, {"store": store})))
+    settings = build_settings(session, {"store": store})
+    swept = asyncio.run(app.sweep(settings) if plan is None else app.sweep_planned(settings, plan))
     session.out.document(swept, [f"{escape(name)}: {escape(count)}" for name, count in swept.items()])
 
 

@@ -92,8 +92,10 @@ class Session:
 
     def client(self, timeout_s: float = 30.0) -> "Client":
         from claudemesh.daemon.client import Client  # noqa: PLC0415 - only for commands that ask a daemon
+        from claudemesh.daemon.client.recording import open_recorder  # noqa: PLC0415 - as above
 
-        return Client(self.state_dir / "sock", timeout_s)
+        sock, history = self.state_dir / "sock", self.surroundings.history
+        return Client(sock, timeout_s, recorder=open_recorder(history, sock) if history else None)
 
 
 # --- options that every command takes ----------------------------------------------------------------

@@ -29,6 +29,7 @@ COMMANDS = {
     "queue": "queue:queue",
     "peer": "peer:peer",
     "trace": "messages:trace",
+    "pipeline": "pipeline:pipeline",
     "config": "config:config",
     "completions": "completions:completions",
 }

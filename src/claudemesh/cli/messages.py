@@ -8,6 +8,7 @@ far they came, and the message stays on its way.
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -155,6 +156,8 @@ def _wait(client: Client, any_id: str, wanted: str, deadline_ms: int) -> Json:
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many, and 1000."
 )
 @click.option("--cursor", metavar="CURSOR", help="Go on where `next_cursor` of another page says.")
+@click.option("--archive", is_flag=True, help="Search what the pipeline keeps of all inboxes, without a daemon.")
+@click.option("--lake", type=click.Path(path_type=Path), metavar="DIR", help="Where it keeps that.")
 @click.pass_obj
 def inbox(  # noqa: PLR0913 - the options of one command
     session: Session,
@@ -167,12 +170,22 @@ def inbox(  # noqa: PLR0913 - the options of one command
     topic: str | None,
     limit: int,
     cursor: str | None,
+    archive: bool,
+    lake: Path | None,
 ) -> None:
     """Show what was received, oldest first. Showing marks nothing as read."""
     if search is not None and (follow or since or sender or topic):
         raise click.UsageError("--search goes with --limit, --cursor and --mark-read only")
     if search is not None and not search.strip():
         raise click.UsageError("--search needs a word to look for")
+    if archive or lake:
+        if not archive or search is None or mark_read or session.mesh:
+            raise click.UsageError("--archive goes with --search, --lake, --limit and --cursor only")
+        from claudemesh.pipeline.archive import search as search_archive  # noqa: PLC0415 - only with --archive
+
+        page = search_archive(lake or session.home.root / "lake", search, limit, cursor)
+        session.out.document(page, _lines(session.out, page))
+        return
     with session.client() as client:
         if follow:
             from claudemesh.cli.follow import follow_inbox  # noqa: PLC0415 - only with --follow

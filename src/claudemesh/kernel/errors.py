@@ -50,7 +50,8 @@ MeshError
     ├── MaxAgeAboveWindow
     ├── AlreadyRunning
     ├── HostMismatch          this state directory was made on another host
-    └── NoDaemon              nobody listens where the daemon should
+    ├── NoDaemon              nobody listens where the daemon should
+    └── NoSpark               no Java, or one that does not start
 
 A class carries what never varies: `code` (stable, for programs), `title` (for people), `status` (a hint to
 HTTP that costs no import of HTTP) and `retry`, which tells a caller what a second try may look like:
@@ -396,3 +397,8 @@ class NoDaemon(ConfigError):
     code = "no_daemon"
     title = "No daemon listens here"
     status = 503
+
+
+class NoSpark(ConfigError):
+    code = "no_spark"
+    title = "Spark cannot be started"

@@ -1,1 +1,1 @@
-"""The data pipeline: what the stores hold, copied into a lake of Parquet, checked, rebuilt and measured on Spark."""
+"""The data pipeline: the stores copied into a lake of Parquet, and what is checked, rebuilt and measured from it."""

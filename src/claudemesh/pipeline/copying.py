@@ -37,7 +37,6 @@ _ID_KEY: Final = ["sender_id", "client_message_id"]
 
 def copy_upto(spark: SparkSession, place: Place, moment: Moment) -> None:
     """Copy what is not in the lake yet, up to the moment, as one batch; one that was cut off is made again."""
-    spark.dataSource.register(RowsSource)
     spark.dataSource.register(StepsSource)
     failures: list[BaseException] = []
 
@@ -83,6 +82,7 @@ def _write_batch(steps: DataFrame, number: int, place: Place, moment: Moment) ->
         if few is not None:
             write_rows(few, directory)
         elif reading is not None:
+            spark.dataSource.register(RowsSource)  # here, since it starts a worker
             with planned(place, reading) as plan:
                 rows = spark.read.format(ROWS).option("plan", str(plan)).option("columns", describe(table)).load()
                 rows.write.mode("overwrite").option("compression", "zstd").parquet(str(directory))

@@ -54,6 +54,7 @@ class Surroundings:
     container: str | None = None  # docker, podman, kubernetes or runpod
     runtime_dir: Path | None = None
     no_color: bool = False
+    history: Path | None = None  # where clients write down what they ask and what they are told
 
     @property
     def ephemeral(self) -> bool:
@@ -71,6 +72,7 @@ class Surroundings:
 def read_surroundings(environment: Mapping[str, str] = os.environ, root: str = "/") -> Surroundings:
     home = environment.get("CLAUDEMESH_HOME") or _default_home()
     runtime_dir = environment.get("XDG_RUNTIME_DIR")
+    history = environment.get("CLAUDEMESH_HISTORY")
     return Surroundings(
         home=Path(os.path.abspath(os.path.expanduser(home))),  # noqa: PTH100, PTH111 - cheaper, and follows no link
         mesh=environment.get("CLAUDEMESH_MESH") or None,
@@ -78,6 +80,7 @@ def read_surroundings(environment: Mapping[str, str] = os.environ, root: str = "
         container=_container(environment, root),
         runtime_dir=Path(runtime_dir) if runtime_dir and os.path.isabs(runtime_dir) else None,  # noqa: PTH117
         no_color=bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb",
+        history=Path(history) if history else None,
     )
 
 

@@ -5,14 +5,17 @@ were bitten by: a lookup before an insert, a key scoped too widely, a receipt th
 budget, a row that blocks its queue for good, a lease without its fence.
 """
 
-from tests.faults.mutants import broker, broker_stores, daemon, engine, postgres, surfaces
+from tests.faults.mutants import archive, broker, broker_stores, checks, daemon, engine, postgres, session, surfaces
 from tests.requirements import Fault
 
 MUTANTS: tuple[Fault, ...] = (
     *engine.MUTANTS,
+    *archive.MUTANTS,
+    *checks.MUTANTS,
     *daemon.MUTANTS,
     *broker.MUTANTS,
     *broker_stores.MUTANTS,
     *postgres.MUTANTS,
+    *session.MUTANTS,
     *surfaces.MUTANTS,
 )

@@ -361,8 +361,8 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A clock that jumps ahead sweeps what is not old.",
         file="broker/upkeep.py",
-        old="now = min(self._steady_ms(), self._clock.wall_ms())",
-        new="now = self._clock.wall_ms()",
+        old="return min(self._steady_ms(), self._clock.wall_ms())",
+        new="return self._clock.wall_ms()",
         test="tests/contract/broker/test_upkeep_contract.py::test_a_clock_that_jumps_ahead_makes_nothing_old",
     ),
     Fault(

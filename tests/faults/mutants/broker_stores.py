@@ -4,7 +4,9 @@ from tests.requirements import Fault
 
 _ACCEPTS = "tests/contract/broker/test_accept_contract.py"
 _DELIVERIES = "tests/contract/broker/test_delivery_contract.py"
+_JOURNAL = "tests/contract/broker/test_journal_contract.py"
 _ORACLE = "tests/contract/broker/test_against_oracle.py"
+_PLANNED = "tests/contract/broker/test_planned_contract.py"
 _SEATS = "tests/contract/broker/test_seat_contract.py"
 _UPKEEP = "tests/contract/broker/test_upkeep_contract.py"
 _WORK = "tests/contract/broker/test_work_contract.py"
@@ -142,5 +144,62 @@ MUTANTS: tuple[Fault, ...] = (
         old="(SELECT coalesce(sum(j.skipped), 0) FROM",
         new="(SELECT coalesce(sum(j.skipped), 0) * 0 FROM",
         test=f"{_UPKEEP}::test_an_epoch_passes_numbers_over_in_every_mesh_and_that_is_no_gap",
+    ),
+    Fault(
+        what="A lease that is taken back and given up at once is noted as a return too.",
+        file="broker/stores/sqlite/migrations/0001_broker.sql",
+        old=" AND OLD.dead_at IS NULL AND NEW.dead_at IS NULL;",
+        new=";",
+        test=f"{_JOURNAL}::test_what_is_taken_back_and_given_up_at_once_is_no_return",
+    ),
+    Fault(
+        what="The number of an event is used again once the journal is empty.",
+        file="broker/stores/sqlite/migrations/0001_broker.sql",
+        old="PRIMARY KEY AUTOINCREMENT",
+        new="PRIMARY KEY",
+        test=f"{_JOURNAL}::test_old_events_go_with_their_messages_and_no_number_is_used_again",
+    ),
+    Fault(
+        what="Every store has the same id.",
+        file="broker/stores/sqlite/migrations/0001_broker.sql",
+        old="randomblob(8)",
+        new="zeroblob(8)",
+        test=f"{_JOURNAL}::test_a_store_has_an_id_of_its_own_for_as_long_as_it_lives",
+    ),
+    Fault(
+        what="An event goes although an older one stays.",
+        file="broker/policy.py",
+        old="        if not may_go:\n            break",
+        new="        if not may_go:\n            continue",
+        test=f"{_JOURNAL}::test_what_happened_to_a_message_that_is_kept_stays_and_what_came_after_it_too",
+    ),
+    Fault(
+        what="What a trigger wrote counts as changed.",
+        file="broker/stores/sqlite/rows.py",
+        old="    connection.execute(statement, values)\n    return connection.changes()\n",
+        new="    before = connection.total_changes()\n    connection.execute(statement, values)\n"
+        "    return connection.total_changes() - before\n",
+        test=f"{_UPKEEP}::test_what_somebody_still_waits_for_is_a_dead_letter_before_it_goes",
+    ),
+    Fault(
+        what="A plan deletes what is young.",
+        file="broker/policy.py",
+        old="row[1] < page.before_ms and row[2]",
+        new="row[2]",
+        test=f"{_PLANNED}::test_of_a_plan_goes_what_retention_allows_and_nothing_else",
+    ),
+    Fault(
+        what="A plan deletes another message that has its number.",
+        file="broker/policy.py",
+        old=" and row[2] == broker_message_id:",
+        new=":",
+        test=f"{_PLANNED}::test_of_a_plan_goes_what_retention_allows_and_nothing_else",
+    ),
+    Fault(
+        what="A broken line of a plan is passed over.",
+        file="broker/planned.py",
+        old='raise InvalidRequest(f"line {number} of the plan is not a message of it: {error}") from error',
+        new="continue",
+        test=f"{_PLANNED}::test_of_a_plan_with_a_broken_line_nothing_is_executed",
     ),
 )

@@ -5,6 +5,7 @@ from tests.requirements import Fault
 _BUS = "tests/contract/broker/test_postgres_bus.py"
 _DELIVERIES = "tests/contract/broker/test_delivery_contract.py"
 _ENGINE = "tests/contract/engine/test_postgres_engine.py"
+_JOURNAL = "tests/contract/broker/test_journal_contract.py"
 _NOTICES = "tests/unit/broker/test_notices.py"
 _PAIR_RACES = "tests/contract/broker/test_postgres_upkeep_races.py"
 _SEATS = "tests/contract/broker/test_seat_contract.py"
@@ -158,5 +159,19 @@ MUTANTS: tuple[Fault, ...] = (
         old="                connection.terminate()\n                raise\n            finally:\n",
         new="                raise\n            finally:\n",
         test=f"{_ENGINE}::test_a_connection_whose_caller_went_away_in_the_middle_is_lent_to_nobody",
+    ),
+    Fault(
+        what="What one statement does to a delivery is noted in any order.",
+        file="broker/stores/postgres/migrations/0001_broker.sql",
+        old="FROM happened ORDER BY place;",
+        new="FROM happened ORDER BY place DESC;",
+        test=f"{_JOURNAL}::test_no_statement_can_forget_to_note_what_it_changes",
+    ),
+    Fault(
+        what="What happened to a message that is kept is forgotten with age.",
+        file="broker/stores/postgres/upkeep.sql",
+        old="e.at < $1 AND (",
+        new="e.at < $1 OR (",
+        test=f"{_JOURNAL}::test_what_happened_to_a_message_that_is_kept_stays_and_what_came_after_it_too",
     ),
 )

@@ -156,4 +156,11 @@ MUTANTS: tuple[Fault, ...] = (
         new="socket.IPV6_V6ONLY, 1)",
         test="tests/unit/asgi/test_sockets.py::test_an_open_ipv6_address_is_reached_by_both_families",
     ),
+    Fault(
+        what="An audit that finds a changed past replaces what it was found by.",
+        file="pipeline/runner.py",
+        old="if result.violations > before:",
+        new="if result.violations < before:",
+        test="tests/spark/test_runner.py::test_an_audit_is_held_against_the_last_one_whose_heads_stay_if_it_fails",
+    ),
 )

@@ -68,6 +68,7 @@ def test_the_words_are_those_of_the_contract() -> None:
         "peer list",
         *(f"topic {verb}" for verb in ("create", "list", "join", "leave", "tail")),
         *(f"queue {verb}" for verb in ("create", "work", "ack", "nack", "renew")),
+        *(f"pipeline {verb}" for verb in ("ingest", "run", "check", "report")),
         "config show",
         "completions",
     }

@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from claudemesh.cli import follow
 from claudemesh.runtime.home import Home
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.scripted import Asked, ScriptedDaemon, refuse, respond
+from tests.unit.pipeline import archives
 
 
 def queued(asked: Asked) -> bytes:
@@ -166,6 +168,45 @@ def test_searching_asks_for_the_words(run: Run, daemon: ScriptedDaemon) -> None:
 def test_searching_for_nothing_is_wrong_usage(run: Run, daemon: ScriptedDaemon, words: str) -> None:
     assert run("inbox", "--search", words).code == 2
     assert daemon.asked == []
+
+
+# --- the archive -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S2")
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_the_archive_is_searched_without_a_daemon_and_shown_as_the_inbox_is(
+    run: Run, home: Home, tmp_path: Path, *, is_elsewhere: bool
+) -> None:
+    home.ensure()
+    lake = tmp_path / "elsewhere" if is_elsewhere else home.root / "lake"
+    archives.publish(lake, [[archives.document(n, f"words {n}") for n in (1, 2, 3)]])
+    words = ["inbox", "--search", "words", "--archive", *(["--lake", str(lake)] if is_elsewhere else [])]
+    page = run(*words, "--limit", "2", "--json").json
+    assert [message["body"] for message in page["messages"]] == ["words 1", "words 2"]
+    assert set(page["messages"][0]) >= set(message(1))
+    rest = run(*words, "--cursor", page["next_cursor"])
+    assert rest.out == "1970-01-01T00:00:02.003Z  bob  b3\n    words 3\n"
+
+
+def test_without_an_archive_one_line_says_how_to_make_one(run: Run) -> None:
+    ran = run("inbox", "--search", "words", "--archive")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
+    assert "pipeline ingest --bodies" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--archive"],
+        ["--search", "x", "--lake", "l"],
+        ["--archive", "--search", "x", "--mark-read"],
+        ["--archive", "--search", "x", "--follow"],
+        ["--archive", "--search", "x", "--mesh", "demo"],
+    ],
+)
+def test_the_archive_is_only_searched(run: Run, words: list[str]) -> None:
+    assert run("inbox", *words).code == 2
 
 
 def test_a_topic_is_meant_with_and_without_its_mark(run: Run, daemon: ScriptedDaemon) -> None:

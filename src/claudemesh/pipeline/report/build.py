@@ -1,0 +1,119 @@
+"""Puts a report together: runs the jobs it rests on, and holds every total in it against the store's own count."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from claudemesh.pipeline.jobs.registry import JOBS
+from claudemesh.pipeline.lake import SourceCut
+from claudemesh.pipeline.report import measures
+from claudemesh.pipeline.runner import TOTALS, Json, Result, Run, add_up, read_output, reconcile, run_jobs
+from claudemesh.wire.instants import render_instant
+
+RESTS_ON: Final = ("orphans", "audit", "traffic", "latency")
+EVIDENCE_MAX: Final = 50
+_ABOUT: Final = {
+    "orphans": "what one commit should have kept together",
+    "audit": "the past is as the last audit saw it",
+}
+
+
+def build_report(run: Run, checked: Iterable[Json]) -> Json:
+    """Return the document; `checked` are verdicts of others, of the same form."""
+    kinds = {source.kind for source in run.cut.sources.values()}
+    results = run_jobs(run, (JOBS[name] for name in RESTS_ON if JOBS[name].kind in kinds))
+    run.progress.expect(len(run.cut.sources))
+    sources = []
+    for name, source in run.cut.sources.items():
+        with run.progress.stage(f"figures of {name}"):
+            sources.append(_describe(run, name, source))
+    since_ms = run.params.since_ms
+    others = [_verdict(**verdict) for verdict in checked]
+    verdicts = [judge_totals(sources, results), *judge_jobs(results), *others]
+    return {
+        "cut": run.cut.number,
+        "at": render_instant(run.cut.at_ms),
+        "since": render_instant(since_ms) if since_ms is not None else None,
+        "ok": not any(verdict["violations"] for verdict in verdicts),
+        "verdicts": verdicts,
+        "sources": sources,
+    }
+
+
+# --- verdicts ------------------------------------------------------------------------------------------
+
+
+def judge_totals(sources: Iterable[Json], results: Iterable[Result]) -> Json:
+    """Say whether every total of the report is the store's own."""
+    wrong = [mismatch for result in results for mismatch in result.mismatches]
+    for source in sources:
+        lake = {name: pair["lake"] for name, pair in source["totals"].items()}
+        counts = {name: pair["store"] for name, pair in source["totals"].items()}
+        wrong += [f"{source['name']}: {mismatch}" for mismatch in reconcile(lake, counts)]
+    items = [{"total": text} for text in dict.fromkeys(wrong)]
+    return _verdict("reconciliation", "every total here is the store's own count at the cut", len(items), items)
+
+
+def judge_jobs(results: Iterable[Result]) -> list[Json]:
+    return [_verdict(one.job, _about(one), one.violations, one.items) for one in results if one.job in _ABOUT]
+
+
+def _about(result: Result) -> str:
+    is_first = all(source.get("held_against", 0) is None for source in result.sources.values())
+    return "the first one: there is none yet to hold it against" if is_first else _ABOUT[result.job]
+
+
+def _verdict(name: str, about: str, violations: int, items: list[Json]) -> Json:
+    return {"name": name, "about": about, "violations": violations, "items": items[:EVIDENCE_MAX]}
+
+
+# --- figures -------------------------------------------------------------------------------------------
+
+
+def _describe(run: Run, name: str, source: SourceCut) -> Json:
+    tables = run.tables(name)
+    described: Json = {"name": name, "kind": source.kind, "store": source.store, "lag": source.lag}
+    if source.kind != "broker":
+        totals = {row["name"]: row["rows"] for row in _rows(measures.daemon_totals(tables))}
+        if source.kind == "outbox":
+            totals["outbox"] = sum(totals.values())
+        events = _rows(measures.peer_events(tables)) if source.kind == "inbox" else []
+        return {**described, "totals": pair_totals(totals, source.counts), "events": events}
+    traffic = _given(run, "traffic", name, "messages")
+    states = _given(run, "traffic", name, "deliveries")
+    totals = {
+        **{table: rows for table, rows in source.live.items() if table in source.counts},
+        **add_up(traffic, *TOTALS["traffic", "messages"], ()),
+        **add_up(states, *TOTALS["traffic", "deliveries"], ()),
+    }
+    slugs = {row["uid"]: row["slug"] for row in _rows(tables["mesh"].select("uid", "slug"))}
+    since_ms = run.params.since_ms or 0
+    latency = _given(run, "latency", name, "latency")
+    return {
+        **described,
+        "totals": pair_totals(totals, source.counts),
+        "traffic": name_meshes((row for row in traffic if row["hour_at"] >= since_ms), slugs),
+        "latency": name_meshes((row for row in latency if row["mesh"] and row["day"]), slugs),
+        "dead_letters": name_meshes(_given(run, "latency", name, "dead_reasons"), slugs),
+        "members": _rows(measures.members(tables)),
+    }
+
+
+def pair_totals(totals: Mapping[str, int], counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Put what was added up beside what the store counted; what only one of them knows is none to the other."""
+    names = sorted({*totals, *counts})
+    return {name: {"lake": totals.get(name, 0), "store": counts.get(name, 0)} for name in names}
+
+
+def name_meshes(rows: Iterable[Mapping[str, Any]], slugs: Mapping[str, str]) -> list[Json]:
+    return [{**row, "mesh": slugs.get(row["mesh"], row["mesh"])} for row in rows]
+
+
+def _given(run: Run, job: str, source: str, output: str) -> list[Json]:
+    rows: list[Json] = read_output(run, job, source, output).to_table().to_pylist()
+    return rows
+
+
+def _rows(frame: DataFrame) -> list[Json]:
+    return [row.asDict(recursive=True) for row in frame.collect()]

@@ -1,0 +1,180 @@
+"""The page of a report, made from its document alone. It asks nobody for anything: no script, font or picture."""
+
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, Final
+from xml.etree.ElementTree import Element
+
+from claudemesh.pipeline.report import plots
+from claudemesh.pipeline.report.markup import each, el, render, verbatim
+
+KINDS: Final = ("dm", "topic", "queue")
+PERCENTILES: Final = {"p50_ms": "half", "p90_ms": "90 %", "p99_ms": "99 %"}
+MEMBERS_MAX: Final = 40
+MESHES_MAX: Final = 6
+REASONS_MAX: Final = 20
+
+Row = Mapping[str, Any]
+
+
+def build_page(document: Mapping[str, Any]) -> str:
+    style = files("claudemesh.pipeline.report").joinpath("page.css").read_text(encoding="utf-8")
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    title = f"claudemesh: cut {document['cut']}"
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el(
+            "meta", http_equiv="Content-Security-Policy", content=f"default-src 'none'; style-src 'sha256-{digest}'"
+        ),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("title", title),
+        verbatim("style", style),
+    )
+    span = f", from {document['since']} on" if document.get("since") else ""
+    body = el(
+        "body",
+        el("h1", title),
+        el("p", f"The stores as they were at {document['at']}{span}.", class_="faint"),
+        each("div", map(_verdict, document["verdicts"]), class_="verdicts"),
+    )
+    for source in document["sources"]:
+        body.extend(_source(source))
+    return render(el("html", head, body, lang="en"))
+
+
+# --- verdicts ------------------------------------------------------------------------------------------
+
+
+def _verdict(verdict: Row) -> Element:
+    count = verdict["violations"]
+    mark = el("span", f"{count} found" if count else "holds", class_="mark")
+    name = el("strong", verdict["name"])
+    about = el("span", f" {verdict['about']}", class_="faint")
+    if not count:
+        return el("div", mark, " ", name, about, class_="card verdict")
+    items = verdict["items"]
+    shown = el("p", f"The first {len(items)} of {count}:") if len(items) < count else el("p", "All of them:")
+    summary = el("summary", mark, " ", name, about)
+    return el("details", summary, shown, _table(items), class_="verdict broken", open="open")
+
+
+# --- a store -------------------------------------------------------------------------------------------
+
+
+def _source(source: Row) -> Iterable[Element]:
+    yield el("h2", source["name"])
+    yield el("p", f"{source['kind']}, {source['store']}{_lag(source['lag'])}", class_="faint")
+    cards = [_totals(source["totals"])]
+    if source["kind"] == "broker":
+        cards += [_traffic(source["traffic"]), *_latency(source["latency"]), _dead_letters(source["dead_letters"])]
+        cards += [_members(source["members"])]
+    if source["kind"] == "inbox":
+        cards += [_events(source["events"])]
+    yield each("div", cards, class_="cards")
+
+
+def _lag(lag: Row) -> str:
+    if not lag.get("open"):
+        return ""
+    return f"; {lag['open']} transactions were open, the oldest for {lag.get('oldest_s', 0):.0f} s"
+
+
+def _totals(totals: Mapping[str, Mapping[str, int]]) -> Element:
+    rows = [
+        {"total": name, "in the lake": pair["lake"], "in the store": pair["store"]} for name, pair in totals.items()
+    ]
+    return _card("Totals", "What the lake holds, and what the store itself counted at the cut.", _table(rows))
+
+
+def _traffic(rows: Sequence[Row]) -> Element:
+    series = {kind: _sums(rows, "hour_at", "messages", kind=kind) for kind in KINDS}
+    present = {kind: points for kind, points in series.items() if points}
+    hours = [row["hour_at"] for row in rows]
+    step = plots.say_ms(plots.choose_step(min(hours), max(hours))) if hours else ""
+    says = f"Messages that were accepted; a bar is {step}." if hours else "Messages that were accepted."
+    return _card("Traffic", says, plots.bars(present, "messages"), present)
+
+
+def _latency(rows: Sequence[Row]) -> Iterable[Element]:
+    busiest = sorted(_sums(rows, "mesh", "deliveries").items(), key=lambda pair: -pair[1])[:MESHES_MAX]
+    says = "From accepted to delivered, by the day of the accept: so many took no longer."
+    for mesh, _ in busiest:
+        days = {plots.parse_day(row["day"]): row for row in rows if row["mesh"] == mesh}
+        series = {label: {at: row[name] for at, row in days.items()} for name, label in PERCENTILES.items()}
+        yield _card(f"Delivery latency: {mesh}", says, plots.lines(series, plots.say_ms), series)
+    if not rows:
+        yield _card("Delivery latency", says, plots.nothing())
+
+
+def _dead_letters(rows: Sequence[Row]) -> Element:
+    counts = _sums(rows, "reason", "dead_letters")
+    most = dict(sorted(counts.items(), key=lambda pair: -pair[1])[:REASONS_MAX])
+    more = f" The {len(most)} most frequent of {len(counts)}." if len(most) < len(counts) else ""
+    says = f"Deliveries that were given up, by reason.{more}"
+    return _card("Dead letters", says, plots.ranking(most, "deliveries"))
+
+
+def _members(rows: Sequence[Row]) -> Element:
+    latest = sorted(rows, key=lambda row: -row["last_at"])[:MEMBERS_MAX]
+    spans = [plots.Span(row["name"], row["first_at"], row["last_at"], _seen(row)) for row in latest]
+    more = f" The latest {len(latest)} of {len(rows)}." if len(latest) < len(rows) else ""
+    says = f"Not who was connected: from each member's first message to its last, sent or received.{more}"
+    return _card("Members seen", says, plots.spans(spans))
+
+
+def _seen(row: Row) -> str:
+    last = plots.say_time(row["last_at"])
+    return f"{row['name']}: {row['sent']} sent, {row['received']} received, last at {last}"
+
+
+def _events(rows: Sequence[Row]) -> Element:
+    names = {"peer_joined": "came", "peer_left": "left"}
+    series = {label: _sums(rows, "hour_at", "events", type=name) for name, label in names.items()}
+    present = {label: points for label, points in series.items() if points}
+    says = "Peers that came and left, as this daemon was told while it was connected."
+    return _card("Presence", says, plots.bars(present, "peers"), present)
+
+
+def _sums(rows: Iterable[Row], key: str, value: str, **where: str) -> dict[Any, int]:
+    """Add up a column by another, of the rows that have these values."""
+    sums: Counter[Any] = Counter()
+    for row in rows:
+        if all(row[name] == wanted for name, wanted in where.items()):
+            sums[row[key]] += row[value]
+    return dict(sums)
+
+
+# --- pieces --------------------------------------------------------------------------------------------
+
+
+def _card(title: str, says: str, content: Element, series: Iterable[str] = ()) -> Element:
+    keys = [
+        el(
+            "span",
+            el("svg", el("rect", width=10, height=10, class_=f"c{i}"), viewBox="0 0 10 10"),
+            name,
+            class_="key",
+        )
+        for i, name in enumerate(series)
+    ]
+    return el(
+        "figure", el("h3", title), el("p", says, class_="faint"), content, each("figcaption", keys), class_="card"
+    )
+
+
+def _table(rows: Sequence[Row]) -> Element:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    numeric = {name: "n" for name in names if all(isinstance(row.get(name), int) for row in rows)}
+    head = each("tr", (el("th", name, class_=numeric.get(name)) for name in names))
+    body = (each("tr", (el("td", _say(row.get(name)), class_=numeric.get(name)) for name in names)) for row in rows)
+    return el("div", el("table", head, *body), class_="scroll")
+
+
+def _say(value: object) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)

@@ -1,0 +1,73 @@
+"""Which store a URL or a file means, and which stores a home holds."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from claudemesh.kernel.errors import ConfigError, InvalidRequest, StoreUnavailable
+from claudemesh.pipeline.sources.connection import connected, fetch_rows
+from claudemesh.pipeline.sources.model import Store
+from claudemesh.pipeline.sources.postgres import PostgresBroker
+from claudemesh.pipeline.sources.sqlite import SqliteBroker, SqliteInbox, SqliteOutbox
+
+POSTGRES: Final = ("postgresql://", "postgres://")
+SQLITE: Final = "sqlite:///"
+_MAGIC: Final = b"SQLite format 3\0"
+# By a table that only this kind has.
+_KINDS: Final[dict[str, Callable[[Path], Store]]] = {
+    "outbox": SqliteOutbox,
+    "message_history": SqliteBroker,
+    "inbox": SqliteInbox,
+}
+# As messages pass: what one store handed on before it was read, is in the next.
+_ORDER: Final = ("outbox", "broker", "inbox")
+
+
+def find_stores(home: Path) -> list[str]:
+    """Return what a home holds: its broker's store and those of its daemons."""
+    found = [home / "broker.db", *sorted(home.glob("daemon/*/outbox.db")), *sorted(home.glob("daemon/*/inbox.db"))]
+    return [str(path) for path in found if path.is_file()]
+
+
+def open_stores(places: Iterable[str]) -> list[Store]:
+    """Return the stores, in the order to read them in; one that is named twice is one."""
+    stores = {store.shown: store for store in map(open_store, places)}
+    return sorted(stores.values(), key=lambda store: _ORDER.index(store.kind.name))
+
+
+def open_store(place: str) -> Store:
+    if place.startswith(POSTGRES):
+        return PostgresBroker(place)
+    if "://" in place and not place.startswith(SQLITE):  # not quoted: it may hold a password
+        raise InvalidRequest(f"a store is none of {SQLITE}PATH, {POSTGRES[0]}HOST/NAME or a file")
+    path = Path(place.removeprefix(SQLITE))
+    if not path.is_file():
+        raise InvalidRequest(f"{path}: there is no store")
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise ConfigError(f"{path} is not a store")
+    with connected("sqlite", f"{path.absolute().as_uri()}?mode=ro") as cursor:
+        tables = {name for (name,) in fetch_rows(cursor, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+    kind = next((kind for table, kind in _KINDS.items() if table in tables), None)
+    if kind is None:
+        raise ConfigError(f"{path} is not a store of claudemesh")
+    return kind(path)
+
+
+def measure(place: str) -> float:
+    """Return the size of a store's file; of what is none, no end."""
+    path = Path(place.removeprefix(SQLITE))
+    return path.stat().st_size if path.is_file() else math.inf
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Give an error of a driver the form of ours."""
+    from adbc_driver_manager import Error  # noqa: PLC0415 - loaded with the drivers
+
+    try:
+        yield
+    except Error as error:
+        raise StoreUnavailable(str(error).partition("\n")[0]) from error

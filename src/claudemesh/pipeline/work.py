@@ -1,0 +1,120 @@
+"""One command at a lake: it is brought up to date first, and Spark is there when there is something for it to do.
+
+Nothing here loads Spark before that: an ingest without news starts no JVM.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.errors import InvalidRequest, NoSpark
+from claudemesh.pipeline.lake import Cut, Lake
+from claudemesh.pipeline.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from claudemesh.pipeline.runner import Run
+
+SCRATCH: Final = "_scratch"
+LITTLE_BYTES: Final = 64 << 20
+_OF_THE_EXTRA: Final = ("adbc_driver", "numpy", "pandas", "py4j", "pyarrow", "pyspark")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What all commands are asked alike."""
+
+    store: tuple[str, ...] = ()
+    lake: Path | None = None
+    master: str | None = None
+    since: int | None = None
+    bodies: bool | None = None
+    full: bool = False
+    cut: int | None = None
+
+
+class Work:
+    def __init__(self, home: Path, asked: Asked, clock: Clock, progress: Progress) -> None:
+        self._home = home
+        self._asked = asked
+        self._spark: SparkSession | None = None
+        self.lake = Lake(asked.lake or home / "lake")
+        self.progress = progress
+        self.now_ms = clock.wall_ms()
+
+    def bring(self, *, verify: bool = True) -> Cut:
+        """Return the cut that was asked for, or one of now; `verify` counts the stores even if nothing is new."""
+        if self._asked.cut is not None:
+            return self.lake.cut(self._asked.cut)
+        from claudemesh.pipeline.ingest import Ingest, Wish  # noqa: PLC0415 - the drivers of the stores
+        from claudemesh.pipeline.metrics import write_metrics  # noqa: PLC0415 - as above
+        from claudemesh.pipeline.stores import find_stores, open_stores, readable  # noqa: PLC0415 - as above
+
+        places = self._asked.store or find_stores(self._home)
+        if not places:
+            raise InvalidRequest(f"{self._home} holds no store: name one with --store")
+        wish = Wish(full=self._asked.full, verify=verify, bodies=self._asked.bodies)
+        self.progress.expect(1)
+        with readable(), self.progress.stage("ingest"):
+            cut = Ingest(self.lake, self.spark, wish, self.progress.step).run(open_stores(places), self.now_ms)
+        write_metrics(self.lake, cut, {})
+        return cut
+
+    @contextmanager
+    def run(self, cut: Cut) -> "Iterator[Run]":
+        """Have the lake alone, with a cut of it for jobs."""
+        from claudemesh.pipeline import session  # noqa: PLC0415 - as above
+        from claudemesh.pipeline.jobs.params import Params  # noqa: PLC0415 - all of Spark
+        from claudemesh.pipeline.runner import Run  # noqa: PLC0415 - as above
+
+        with self.lake.locked():
+            params = Params(now_ms=self.now_ms, since_ms=self._asked.since)
+            spark = self.spark()
+            rows = sum(count for source in cut.sources.values() for count in source.rows.values())
+            session.suit(spark, rows)
+            yield Run(spark, self.lake, cut, params, self.progress)
+
+    def until_ms(self, cut: Cut) -> int:
+        """Say when the stores were looked at: what was acknowledged after it need not be in the cut."""
+        return self.now_ms if self._asked.cut is None else cut.at_ms
+
+    def spark(self) -> "SparkSession":
+        if self._spark is None:
+            from claudemesh.pipeline import session  # noqa: PLC0415 - all of Spark
+
+            self.progress.step("starting Spark")
+            conf = session.BRIEF if self._is_little() else {}
+            scratch = self.lake.root / SCRATCH
+            self._spark = session.build(self._asked.master, scratch=scratch, name="claudemesh", conf=conf)
+            self.progress.watch(self._spark)
+        return self._spark
+
+    def _is_little(self) -> bool:
+        """Judge by the files of the stores; how much a server holds, nobody asks it for this."""
+        from claudemesh.pipeline.stores import find_stores, measure  # noqa: PLC0415 - as above
+
+        places = self._asked.store or find_stores(self._home)
+        return self._asked.cut is None and sum(map(measure, places)) < LITTLE_BYTES
+
+    def close(self) -> None:
+        if self._spark is not None:
+            from claudemesh.pipeline import session  # noqa: PLC0415 - as above
+
+            session.stop(self._spark)
+
+
+@contextmanager
+def working(home: Path, asked: Asked, clock: Clock, progress: Progress) -> Iterator[Work]:
+    work = Work(home, asked, clock, progress)
+    try:
+        yield work
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith(_OF_THE_EXTRA):
+            raise
+        raise NoSpark(f"{error.name} is not installed: pip install 'claudemesh[spark]'") from None
+    finally:
+        work.close()

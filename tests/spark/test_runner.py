@@ -1,0 +1,161 @@
+"""Jobs are run on a cut, published when they are whole, and held against the store's own counts."""
+
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from claudemesh.pipeline import runner
+from claudemesh.pipeline.catalogue import BROKER, Growth
+from claudemesh.pipeline.jobs.params import Params
+from claudemesh.pipeline.jobs.registry import JOBS
+from claudemesh.pipeline.lake import Cut, Lake, SourceCut, make_private
+from claudemesh.pipeline.progress import Progress
+from claudemesh.pipeline.report.build import build_report
+from claudemesh.pipeline.sources.model import fields
+from tests.doubles import ManualClock
+from tests.spark.rows import ALICE, BOB, HOUR_MS, NOW, Rows, accept, bury, happen, town
+
+DAY_MS = 24 * HOUR_MS
+
+
+class Scene:
+    """A lake that is given rows as if an ingest had copied them."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark = spark
+        self.lake = Lake(root)
+
+    def cut(self, number: int, rows: Rows, **counts: int) -> runner.Run:
+        live = count(rows)
+        for table in BROKER.tables:
+            if not table.is_body:
+                place = (
+                    self.lake.batch("broker", number, table.name, 0)
+                    if table.growth is Growth.APPEND
+                    else self.lake.whole("broker", number, table.name, number)
+                )
+                make_private(place)
+                content = pa.Table.from_pylist(rows[table.name], fields(table))
+                pyarrow.parquet.write_table(content, place / "rows.parquet")
+        source = SourceCut(
+            kind="broker",
+            store="sqlite:///broker.db",
+            life="1",
+            generation=number,
+            version=1,
+            bodies=False,
+            position={},
+            batches=1,
+            whole=number,
+            rows={name: len(of_table) for name, of_table in rows.items()},
+            live={},
+            counts={**live, **counts},
+            lag={},
+            digest="",
+        )
+        cut = Cut(number=number, at_ms=NOW, sources={"broker": source})
+        progress = Progress(io.StringIO(), ManualClock())
+        return runner.Run(self.spark, self.lake, cut, Params(now_ms=NOW, retention_days=30), progress)
+
+
+@pytest.fixture
+def scene(spark: SparkSession, tmp_path: Path) -> Scene:
+    return Scene(spark, tmp_path / "lake")
+
+
+def count(rows: Rows) -> dict[str, int]:
+    """Count what a store with these rows would: without what was deleted."""
+    gone = {row["history_id"] for row in rows["tombstone"]}
+    kept = [row for row in rows["delivery_queue"] if row["history_id"] not in gone]
+    last = {(row["history_id"], row["recipient_id"]): row["what"] for row in rows["delivery_event"]}
+    states = Counter(last.get((row["history_id"], row["recipient_id"]), "accepted") for row in kept)
+    named = {f"delivery.{state}".replace("dead", "dead_letter"): number for state, number in states.items()}
+    messages = sum(row["history_id"] not in gone for row in rows["message_history"])
+    return {"message_history": messages, **named}
+
+
+def small_town() -> Rows:
+    rows = town()
+    for i in range(3):
+        number = accept(rows, "dm", f"c{i}", at=NOW - 40 * DAY_MS + i * HOUR_MS)
+        happen(rows, number, "delivered", at=NOW - 40 * DAY_MS + i * HOUR_MS + 250)
+    dead = accept(rows, "topic", "t1", at=NOW - HOUR_MS, to=(ALICE, BOB))
+    happen(rows, dead, "dead", at=NOW, reason="expired")
+    bury(rows, 1)
+    return rows
+
+
+@pytest.mark.req("S2", "S4")
+def test_what_a_job_gives_is_published_with_its_summary_last(scene: Scene) -> None:
+    rows = small_town()
+    rows["topic_message"].clear()
+    run = scene.cut(1, rows)
+    result = runner.run_job(run, JOBS["orphans"])
+    assert not result.is_ok
+    assert [(item["client_message_id"], item["sender"], item["missing"]) for item in result.items] == [
+        ("t1", "alice-1", ["message"])
+    ]
+    done = json.loads((scene.lake.gold("orphans", 1) / runner.DONE).read_text())
+    assert done["violations"] == result.violations == 1
+    assert runner.read_output(run, "orphans", "broker", "orphans").count_rows() == 1
+
+
+@pytest.mark.req("S4")
+def test_totals_that_are_not_the_stores_own_fail_the_job_and_publish_nothing(scene: Scene) -> None:
+    assert runner.run_job(scene.cut(1, small_town()), JOBS["traffic"]).is_ok
+    assert (scene.lake.gold("traffic", 1) / runner.DONE).exists()
+    result = runner.run_job(scene.cut(2, small_town(), message_history=9), JOBS["traffic"])
+    assert result.mismatches == ["broker: message_history: 3 here, 9 in the store"]
+    assert not result.is_ok
+    assert not (scene.lake.gold("traffic", 2) / runner.DONE).exists()
+
+
+@pytest.mark.req("S2")
+def test_an_audit_is_held_against_the_last_one_whose_heads_stay_if_it_fails(scene: Scene) -> None:
+    rows = small_town()
+    assert runner.run_job(scene.cut(1, rows), JOBS["audit"]).sources["broker"]["held_against"] is None
+    accept(rows, "dm", "later")
+    grown = runner.run_job(scene.cut(2, rows), JOBS["audit"])
+    assert grown.is_ok
+    assert grown.sources["broker"]["held_against"] == 1
+    heads = (scene.lake.root / "heads" / "broker.json").read_bytes()
+    rows["message_history"][1]["client_message_id"] = "another"
+    changed = runner.run_job(scene.cut(3, rows), JOBS["audit"])
+    assert changed.violations == 1
+    assert changed.items[0]["problem"] == "changed"
+    assert (scene.lake.root / "heads" / "broker.json").read_bytes() == heads
+
+
+@pytest.mark.req("S2")
+def test_a_retention_plan_is_also_lines_for_the_broker(scene: Scene) -> None:
+    result = runner.run_job(scene.cut(1, small_town()), JOBS["retention"])
+    plan = Path(result.sources["broker"]["plan"])
+    lines = [json.loads(line) for line in plan.read_text().splitlines()]
+    assert [(line["mesh"], line["history_id"], line["is_open"]) for line in lines] == [
+        ("mesh-1", 2, False),
+        ("mesh-1", 3, False),
+    ]
+    assert result.sources["broker"]["execute"] == f"claudemesh broker sweep --plan {plan}"
+
+
+@pytest.mark.req("S4")
+def test_a_report_shows_totals_that_are_the_stores_own(scene: Scene) -> None:
+    document = build_report(scene.cut(1, small_town()), [])
+    assert document["ok"]
+    (source,) = document["sources"]
+    assert source["totals"]["message_history"] == {"lake": 3, "store": 3}
+    assert source["totals"]["delivery.dead_letter"] == {"lake": 1, "store": 1}
+    assert sum(row["messages"] for row in source["traffic"]) == 3
+    assert [(row["reason"], row["dead_letters"]) for row in source["dead_letters"]] == [("expired", 1)]
+    assert {row["mesh"] for row in source["latency"]} == {"town"}
+    assert {(row["name"], row["sent"], row["received"]) for row in source["members"]} == {
+        ("alice", 3, 0),
+        ("bob", 0, 2),
+    }
+    assert [verdict["name"] for verdict in document["verdicts"]] == ["reconciliation", "orphans", "audit"]

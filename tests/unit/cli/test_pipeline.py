@@ -1,0 +1,139 @@
+"""`pipeline`: what is wrong is said in one line, before Spark is even loaded."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from claudemesh.cli.pipeline import JOBS
+from claudemesh.pipeline.jobs import registry
+from claudemesh.pipeline.stores import find_stores, open_stores
+from claudemesh.runtime.home import Home, InstanceLock
+from tests.unit.cli.conftest import Run
+
+WITHIN_S = 60.0
+TABLES = {"broker": "message_history", "outbox": "outbox", "inbox": "inbox"}
+
+
+def make_store(path: Path, table: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path)
+    connection.execute(f"CREATE TABLE {table} (id)")
+    connection.close()
+    return path
+
+
+def in_a_process(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command line where nothing is loaded yet, and say at the end whether Spark is."""
+    code = (
+        f"import sys\n{before}\nfrom claudemesh.cli.main import main\n"
+        f"code = main({list(words)!r})\nprint('pyspark' in sys.modules, file=sys.stderr)\nsys.exit(code)"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
+
+
+@pytest.mark.req("S4")
+def test_the_jobs_that_can_be_named_are_those_that_there_are() -> None:
+    assert sorted(JOBS) == sorted(registry.JOBS)
+
+
+@pytest.mark.req("S4")
+def test_an_unknown_job_is_wrong_usage_and_the_jobs_are_named(run: Run) -> None:
+    ran = run("pipeline", "run", "orphan", "--json")
+    assert ran.code == 2
+    assert ran.json["code"] == "invalid_request"
+    assert all(name in ran.err for name in JOBS)
+
+
+@pytest.mark.req("S4")
+@pytest.mark.parametrize("verb", ["ingest", "run", "check", "report"])
+def test_a_home_without_a_store_is_wrong_usage(run: Run, home: Home, verb: str) -> None:
+    ran = run("pipeline", verb)
+    assert ran.code == 2
+    assert f"{home.root} holds no store" in ran.err
+    assert not (home.root / "lake").exists()
+
+
+@pytest.mark.req("S4")
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [("nothing.db", 2), ("text.db", 1), ("other.db", 1), ("mysql://u:hidden@host/x", 2)],
+    ids=["not there", "not a database", "of another program", "of another kind"],
+)
+def test_what_is_no_store_is_refused_and_nothing_is_made(run: Run, tmp_path: Path, place: str, code: int) -> None:
+    (tmp_path / "text.db").write_text("not a database")
+    make_store(tmp_path / "other.db", "something")
+    where = place if "://" in place else str(tmp_path / place)
+    ran = run("pipeline", "ingest", "--store", where, "--lake", str(tmp_path / "lake"))
+    assert ran.code == code
+    assert "store" in ran.err
+    assert "hidden" not in ran.err
+    assert len(ran.err.splitlines()) == 1
+    assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.req("S4")
+def test_a_lake_that_somebody_writes_is_left_alone(run: Run, tmp_path: Path) -> None:
+    store = make_store(tmp_path / "broker.db", TABLES["broker"])
+    (tmp_path / "lake").mkdir()
+    with InstanceLock(tmp_path / "lake" / "lock"):
+        ran = run("pipeline", "ingest", "--store", str(store), "--lake", str(tmp_path / "lake"), "--json")
+    assert ran.code == 1
+    assert ran.json["code"] == "already_running"
+    assert [path.name for path in (tmp_path / "lake").iterdir()] == ["lock"]
+
+
+@pytest.mark.req("S4")
+def test_a_lake_that_cannot_be_read_is_left_as_it_is(run: Run, tmp_path: Path) -> None:
+    store = make_store(tmp_path / "broker.db", TABLES["broker"])
+    cut = tmp_path / "lake" / "_cuts" / "1.json"
+    cut.parent.mkdir(parents=True)
+    cut.write_text("{half of a c")
+    ran = run("pipeline", "run", "--store", str(store), "--lake", str(tmp_path / "lake"), "--json")
+    assert ran.code == 1
+    assert ran.json["code"] == "config_invalid"
+    assert str(cut) in ran.err
+    assert cut.read_text() == "{half of a c"
+
+
+@pytest.mark.req("S4")
+def test_a_cut_that_is_not_there_is_wrong_usage(run: Run, tmp_path: Path) -> None:
+    ran = run("pipeline", "run", "orphans", "--cut", "4", "--lake", str(tmp_path / "lake"))
+    assert ran.code == 2
+    assert "no cut 4" in ran.err
+
+
+def test_an_instant_that_is_none_is_wrong_usage(run: Run) -> None:
+    assert run("pipeline", "run", "--since", "yesterday").code == 2
+
+
+@pytest.mark.req("S4")
+@pytest.mark.parametrize("words", [("--help",), ("run", "--help"), ("report", "--cut", "1")])
+def test_nothing_loads_spark_before_there_is_something_for_it_to_do(
+    home: Home, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("CLAUDEMESH_HOME", str(home.root))
+    ran = in_a_process("pipeline", *words)
+    assert ran.stderr.splitlines()[-1] == "False"
+
+
+@pytest.mark.req("S4")
+def test_without_the_extra_the_remedy_is_one_line(home: Home) -> None:
+    make_store(home.root / "broker.db", TABLES["broker"])
+    ran = in_a_process("pipeline", "ingest", before="sys.modules['pyarrow'] = None")
+    assert ran.returncode == 1
+    assert "pip install 'claudemesh[spark]'" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 2  # this line, and what the test itself prints
+
+
+def test_a_home_is_read_as_messages_pass(tmp_path: Path) -> None:
+    make_store(tmp_path / "broker.db", TABLES["broker"])
+    for mesh in ("a", "b"):
+        for name in ("inbox", "outbox"):
+            make_store(tmp_path / "daemon" / mesh / f"{name}.db", TABLES[name])
+    stores = open_stores([*find_stores(tmp_path), f"sqlite:///{tmp_path}/broker.db"])
+    assert [store.kind.name for store in stores] == ["outbox", "outbox", "broker", "inbox", "inbox"]

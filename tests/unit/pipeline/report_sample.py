@@ -1,0 +1,87 @@
+"""A report as a run might give it, with names that would like to be markup."""
+
+from typing import Any
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+START_MS = 1_767_225_600_000  # 2026-01-01
+HOSTILE = "<img src=x onerror=alert(1)>\u202e\x00"
+
+
+def sample(*, days: int = 3, violations: int = 2) -> dict[str, Any]:
+    hours = [START_MS + hour * HOUR_MS for hour in range(days * 24)]
+    traffic = [
+        {"mesh": "demo", "hour_at": at, "kind": kind, "messages": (i * 7 + weight * 13) % 40 + weight}
+        for i, at in enumerate(hours)
+        for weight, kind in enumerate(("dm", "queue", "topic"), 1)
+    ]
+    messages = sum(row["messages"] for row in traffic)
+    latency = [
+        {
+            "mesh": mesh,
+            "day": f"2026-01-{day + 1:02}",
+            "deliveries": 100,
+            "p50_ms": 3 + day,
+            "p90_ms": 40.0 + 10 * day,
+            "p99_ms": 900 * (day + 1),
+        }
+        for mesh in ("demo", HOSTILE)
+        for day in range(days)
+    ]
+    members = [
+        {
+            "mesh": "demo",
+            "name": name,
+            "sent": 5 * i,
+            "received": i,
+            "first_at": START_MS + i * HOUR_MS,
+            "last_at": START_MS + DAY_MS + 5 * i * HOUR_MS,
+        }
+        for i, name in enumerate(["ada", "bob", HOSTILE, "a-name-that-is-much-longer-than-the-room-it-has"])
+    ]
+    items = [
+        {"client_message_id": f"c{i}{HOSTILE}", "sender": HOSTILE, "missing": ["message"], "source": "broker"}
+        for i in range(2)
+    ]
+    broker = {
+        "name": "broker",
+        "kind": "broker",
+        "store": "sqlite:///broker.db",
+        "lag": {"open": 2, "oldest_s": 12},
+        "totals": {"message_history": {"lake": messages, "store": messages}},
+        "traffic": traffic,
+        "latency": latency,
+        "dead_letters": [
+            {"mesh": "demo", "reason": HOSTILE, "dead_letters": 7},
+            {"mesh": "demo", "reason": "expired", "dead_letters": 31_000},
+        ],
+        "members": members,
+    }
+    inbox = {
+        "name": "inbox-demo",
+        "kind": "inbox",
+        "store": "sqlite:///inbox.db",
+        "lag": {},
+        "totals": {"inbox": {"lake": 1200, "store": 1200}},
+        "events": [
+            {"hour_at": hours[i], "type": kind, "events": i % 3 + 1}
+            for i in range(0, len(hours), 2)
+            for kind in ("peer_joined", "peer_left")
+        ],
+    }
+    return {
+        "cut": 7,
+        "at": "2026-01-04T00:00:00Z",
+        "since": None,
+        "ok": not violations,
+        "verdicts": [
+            {"name": "reconciliation", "about": "totals are the store's own", "violations": 0, "items": []},
+            {
+                "name": "orphans",
+                "about": "what one commit kept together",
+                "violations": violations,
+                "items": items[:violations],
+            },
+        ],
+        "sources": [broker, inbox],
+    }

@@ -1,0 +1,80 @@
+"""The history checker on SQLite: silent on what is as promised, and each class of bug breaks its invariant."""
+
+import pytest
+
+from claudemesh.pipeline.checks.invariants import INVARIANTS
+from claudemesh.pipeline.checks.sqlite import check_on_sqlite
+from claudemesh.pipeline.history import History
+from tests.unit.pipeline.histories import Story, clean, history, rows
+from tests.unit.pipeline.mutations import ALSO, CASES, MUTATIONS, Mutation
+
+
+def broken(*stories: Story) -> set[str]:
+    return {found.invariant for found in check_on_sqlite(rows(stories), history(stories)).violations}
+
+
+@pytest.mark.req("S3")
+@pytest.mark.parametrize("is_lake", [True, False], ids=["lake", "stores"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_history_that_is_as_promised_breaks_nothing(seed: int, *, is_lake: bool) -> None:
+    story = clean(seed, is_lake=is_lake)
+    verdict = check_on_sqlite(rows([story]), history([story]))
+    assert verdict.violations == []
+    assert all(count > 0 for name, count in verdict.checked.items() if name != "torn_lines")
+
+
+@pytest.mark.req("S3")
+@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize(("invariant", "mutation"), CASES, ids=lambda value: getattr(value, "__name__", value))
+def test_a_bug_is_found_by_the_invariant_that_it_breaks_and_by_no_other(
+    invariant: str, mutation: Mutation, seed: int
+) -> None:
+    story = clean(seed)
+    mutation(story)
+    assert broken(story) == {invariant} | ALSO.get(mutation, set())
+
+
+@pytest.mark.req("S3")
+def test_there_is_a_bug_for_every_invariant() -> None:
+    assert set(MUTATIONS) == set(INVARIANTS)
+
+
+@pytest.mark.req("S3")
+def test_a_bug_in_one_mesh_is_not_found_in_another() -> None:
+    stories = [clean(seed, f"mesh-{seed}") for seed in range(3)]
+    MUTATIONS["never_delivered"][0](stories[1])
+    found = check_on_sqlite(rows(stories), history(stories)).violations
+    assert {(one.invariant, one.evidence["mesh"]) for one in found} == {("never_delivered", "mesh-1")}
+
+
+@pytest.mark.req("S3")
+def test_evidence_names_the_message_and_whose_it_is() -> None:
+    story = clean(3)
+    MUTATIONS["refused_but_stored"][1](story)
+    (found,) = check_on_sqlite(rows([story]), history([story])).violations
+    assert found.evidence == {
+        "what": "refused",
+        "mesh": "mesh",
+        "id": "refused",
+        "who": "mesh-alice",
+        "detail": "pending",
+    }
+
+
+@pytest.mark.req("S3")
+@pytest.mark.parametrize(
+    "invariant", ["done_not_stored", "two_rows_one_id", "torn_transaction", "received_not_stored", "order_per_pair"]
+)
+def test_stores_are_checked_against_each_other_without_any_log(invariant: str) -> None:
+    story = clean(5)
+    MUTATIONS[invariant][0](story)
+    found = {one.invariant for one in check_on_sqlite(rows([story]), History([])).violations}
+    assert invariant in found
+
+
+@pytest.mark.req("S3")
+def test_a_log_alone_is_checked_for_what_it_contradicts_itself_in() -> None:
+    story = clean(5)
+    MUTATIONS["zombie_done"][0](story)
+    story.lines = [line for line in story.lines if line["f"] != "send"]
+    assert {one.invariant for one in check_on_sqlite({}, history([story])).violations} == {"zombie_done"}

@@ -1,0 +1,55 @@
+"""The log of a client, as it is read."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from claudemesh.kernel.errors import InvalidRequest
+from claudemesh.pipeline.history import COLUMNS, read_history
+
+LINE = {"t": 1.0, "asked": 1.0, "at": 1000, "process": "7", "ev": "invoke", "f": "send", "mesh": "M", "who": "W"}
+
+
+def write(path: Path, *lines: object, rest: bytes = b"") -> Path:
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines) + rest)
+    return path
+
+
+def column(name: str, *paths: Path, until_ms: int | None = None) -> list[object]:
+    return [row[list(COLUMNS).index(name)] for row in read_history(paths, until_ms).rows]
+
+
+@pytest.mark.req("S3")
+def test_lines_keep_their_order_and_processes_of_different_logs_are_told_apart(tmp_path: Path) -> None:
+    logs = [write(tmp_path / name, LINE | {"id": f"{name}1"}, LINE | {"id": f"{name}2"}) for name in ("a", "b")]
+    assert column("id", *logs) == ["a1", "a2", "b1", "b2"]
+    assert column("n", *logs) == [0, 1, 2, 3]
+    assert column("process", *logs) == ["0:7", "0:7", "1:7", "1:7"]
+
+
+@pytest.mark.req("S3")
+def test_half_a_line_at_the_end_is_left_out_and_counted(tmp_path: Path) -> None:
+    found = read_history([write(tmp_path / "a", LINE, rest=b'{"t": 1.0, "as')])
+    assert (len(found.rows), found.torn) == (1, 1)
+
+
+@pytest.mark.req("S3")
+@pytest.mark.parametrize(
+    "broken", [b'{"t": 1.0,\n', b"\n", b"\xff\n", msgspec.json.encode(LINE | {"ev": "eh"}) + b"\n"]
+)
+def test_any_other_line_that_cannot_be_read_is_an_error_with_its_number(tmp_path: Path, broken: bytes) -> None:
+    log = write(tmp_path / "a", LINE, rest=broken + msgspec.json.encode(LINE) + b"\n")
+    with pytest.raises(InvalidRequest, match="line 2"):
+        read_history([log])
+
+
+@pytest.mark.req("S3")
+def test_an_answer_that_came_after_the_copy_began_was_not_heard(tmp_path: Path) -> None:
+    log = write(tmp_path / "a", *(LINE | {"ev": ev, "at": at} for ev, at in (("ok", 5), ("ok", 6), ("invoke", 6))))
+    assert column("ev", log, until_ms=5) == ["ok", "invoke"]
+
+
+@pytest.mark.req("S3")
+def test_a_log_that_nothing_was_written_to_says_nothing(tmp_path: Path) -> None:
+    assert read_history([write(tmp_path / "a")]).rows == []

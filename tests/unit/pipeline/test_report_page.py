@@ -1,0 +1,120 @@
+"""The page of a report: whole in itself, with every text inert."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from claudemesh.pipeline.report import plots
+from claudemesh.pipeline.report.markup import TEXT_MAX, el, printable, render
+from claudemesh.pipeline.report.page import build_page
+from tests.unit.pipeline.report_sample import DAY_MS, HOUR_MS, START_MS, sample
+
+
+class Reader(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+
+@pytest.mark.req("S4")
+def test_a_page_asks_for_nothing_and_runs_nothing() -> None:
+    page = Reader(build_page(sample()))
+    assert not {"script", "img", "link", "iframe", "object", "image", "a"} & set(page.tags)
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name in {"src", "href", "style"}]
+    policy = next(value for _, value in page.attributes if value.startswith("default-src"))
+    assert re.fullmatch(r"default-src 'none'; style-src 'sha256-[\w+/=]+'", policy)
+
+
+@pytest.mark.req("S4")
+def test_what_others_wrote_stays_text_without_controls() -> None:
+    page = build_page(sample())
+    assert "<img" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;\\u202e\\u0000" in page
+    assert "\u202e" not in page
+    assert "\x00" not in page
+
+
+def test_an_attribute_cannot_be_left_by_what_it_holds() -> None:
+    assert Reader(render(el("p", "x", title='"><b onclick="1'))).tags == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("a\nb", "a\\u000ab"), ("✓ é", "✓ é"), ("x" * 999, "x" * TEXT_MAX + "…")]
+)
+def test_a_text_is_shown_by_its_printable_characters(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@pytest.mark.req("S4")
+def test_a_verdict_is_said_in_words_with_its_first_evidence() -> None:
+    broken = build_page(sample(violations=2))
+    assert "2 found" in broken
+    assert "client_message_id" in broken
+    assert "found" not in build_page(sample(violations=0))
+
+
+def test_a_cut_without_anything_has_a_page_all_the_same() -> None:
+    empty = sample(days=0)
+    empty["sources"][0] |= {"traffic": [], "latency": [], "dead_letters": [], "members": [], "totals": {}}
+    assert build_page(empty).count("Nothing in this cut") == 5
+
+
+# --- plots -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hours", "step_hours"), [(1, 1), (120, 1), (121, 2), (720, 6), (24 * 120, 24), (24 * 365 * 30, 24 * 92)]
+)
+def test_a_bar_is_as_many_hours_as_keep_the_bars_few(hours: int, step_hours: int) -> None:
+    assert plots.choose_step(START_MS, START_MS + (hours - 1) * HOUR_MS) == step_hours * HOUR_MS
+
+
+def test_bars_show_every_message_once_however_long_a_bar_is() -> None:
+    points = {START_MS + hour * HOUR_MS: 1 for hour in range(500)}
+    drawn = plots.bars({"dm": points}, "messages")
+    titles = [title.text or "" for title in drawn.iter("title")]
+    assert sum(int(title.split(": ")[1].split()[0]) for title in titles) == 500
+    assert len(titles) <= plots.BARS_MAX + 1
+
+
+def test_shapes_stay_inside_their_plot() -> None:
+    series = {
+        "a": {START_MS + day * DAY_MS: 10.0**day for day in range(6)},
+        "b": {START_MS + day * DAY_MS: 0.5 for day in range(6)},
+    }
+    for drawn in (plots.lines(series, plots.say_ms), plots.bars(series, "x")):
+        shapes = [shape.attrib for shape in drawn.iter() if shape.tag in {"rect", "circle"}]
+        assert shapes
+        for shape in shapes:
+            y = float(shape.get("cy") or shape["y"])
+            assert plots.TOP - 0.1 <= y <= plots.HEIGHT - plots.BOTTOM + 0.1
+            assert plots.LEFT <= float(shape.get("cx") or shape["x"]) <= plots.WIDTH
+
+
+def test_values_that_differ_much_stand_at_equal_factors() -> None:
+    drawn = plots.lines(
+        {"a": {START_MS: 10.0, START_MS + DAY_MS: 100.0, START_MS + 2 * DAY_MS: 1000.0}}, plots.say_ms
+    )
+    low, middle, high = (float(dot.attrib["cy"]) for dot in drawn.iter("circle"))
+    assert low - middle == pytest.approx(middle - high, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0, "0 ms"), (250, "250 ms"), (1500, "1.5 s"), (90_000, "1.5 min"), (DAY_MS, "1 d")]
+)
+def test_a_duration_is_said_in_the_unit_that_suits_it(value: int, said: str) -> None:
+    assert plots.say_ms(value) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0, "0"), (999, "999"), (4604, "4604"), (31_000, "31k"), (2.5e6, "2.5M")]
+)
+def test_a_number_is_said_short(value: float, said: str) -> None:
+    assert plots.say_number(value) == said

@@ -1,0 +1,81 @@
+"""How a session is set up, and what becomes of what killed ones leave behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from claudemesh.pipeline import session
+from claudemesh.pipeline.session import GIB, derive_settings, is_local, parse_defaults
+from claudemesh.runtime.environment import lent_environment
+
+
+@pytest.mark.req("S6")
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("local", True),
+        ("local[*]", True),
+        ("local[4,3]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("spark://host:7077", False),
+        ("yarn", False),
+        ("k8s://https://host", False),
+    ],
+)
+def test_only_a_master_of_this_process_keeps_to_loopback(master: str, local: bool) -> None:  # noqa: FBT001
+    assert is_local(master) is local
+    assert ("spark.driver.bindAddress" in derive_settings(master, 2, GIB)) is local
+
+
+@pytest.mark.parametrize(("gib", "heap"), [(0.5, "1g"), (3, "1g"), (8, "4g"), (24, "8g"), (256, "8g")])
+def test_the_heap_is_half_of_the_memory_within_bounds(gib: float, heap: str) -> None:
+    assert derive_settings("local[*]", 2, int(gib * GIB))["spark.driver.memory"] == heap
+
+
+def test_the_file_of_settings_is_read_as_spark_reads_it() -> None:
+    lines = ["# a comment", "", "spark.master   spark://host:7077", "spark.ui.enabled=true", "spark.a b c"]
+    assert parse_defaults("\n".join([*lines, "  spark.b: x=y", "alone"])) == {
+        "spark.master": "spark://host:7077",
+        "spark.ui.enabled": "true",
+        "spark.a": "b c",
+        "spark.b": "x=y",
+    }
+
+
+def test_what_nobody_holds_is_swept_and_what_is_held_or_not_ours_stays(tmp_path: Path) -> None:
+    left, lock = session._claim(tmp_path)
+    os.close(lock)  # as when its JVM is killed
+    (tmp_path / "lake").mkdir()
+    held, first = session._claim(tmp_path)
+    other, second = session._claim(tmp_path)
+    assert not left.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {held.name, other.name, "lake"}
+    os.close(first)
+    os.close(second)
+
+
+@pytest.mark.req("S6")
+def test_what_is_shipped_to_workers_reads_a_store_without_an_installation(tmp_path: Path) -> None:
+    archive = session._pack(tmp_path)
+    code = "import claudemesh.pipeline.datasource as it; print(it.__file__)"
+    packages = str(Path(pyspark.__file__).parents[1])
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", code],  # without `site`, and so without a link to our sources
+        env={"PYTHONPATH": os.pathsep.join([str(archive), packages])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout.startswith(str(archive)), ran.stderr
+
+
+def test_what_was_set_for_a_library_is_as_before_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAS_SET", "before")
+    monkeypatch.delenv("WAS_NOT", raising=False)
+    with lent_environment({"WAS_SET": "now", "WAS_NOT": "now"}):
+        assert (os.environ["WAS_SET"], os.environ["WAS_NOT"]) == ("now", "now")
+    assert (os.environ["WAS_SET"], os.environ.get("WAS_NOT")) == ("before", None)
