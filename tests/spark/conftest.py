@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 from claudemesh.pipeline.session import BRIEF, build, stop
 from tests.services.server import throwaway_directory
 
-
 SMALL = {**BRIEF, "spark.sql.shuffle.partitions": "1"}  # as is right for the handful of rows in a test
 
 

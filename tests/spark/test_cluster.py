@@ -15,9 +15,15 @@ import apsw
 import duckdb
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
+from claudemesh.pipeline import frames
+from claudemesh.pipeline.ingest import Ingest, Wish
 from claudemesh.pipeline.java import find_java, make_java_home
+from claudemesh.pipeline.jobs.orphans import orphans
+from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Lake
+from claudemesh.pipeline.stores import open_store
 from tests.services.server import Server, free_port, running, throwaway_directory
 from tests.spark.stores import KEYS, writing
 
@@ -97,20 +103,23 @@ def rows_of(lake: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.req("S6")
-@pytest.mark.timeout(3 * WITHIN_S)  # two runs and the start of the cluster
+@pytest.mark.timeout(2 * WITHIN_S)  # a run and the start of the cluster
 def test_a_cluster_copies_and_finds_what_one_machine_does(
-    cluster: Cluster, bare_python: Path, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, bare_python: Path, tmp_path: Path
 ) -> None:
     store = f"sqlite:///{tmp_path / 'broker.db'}"
     with writing(store) as writer:
         writer.say("fill 400")
     apsw.Connection(str(tmp_path / "broker.db")).execute("DELETE FROM queue_lease WHERE history_id = 3")
 
-    here = find_orphans(store, tmp_path / "here", "local[2]")
+    cut = Ingest(Lake(tmp_path / "here"), lambda: spark, Wish(), lambda _: None).run([open_store(store)], 0)
+    [source] = cut.sources
+    found = orphans(frames.tables(spark, Lake(tmp_path / "here"), cut, source), Params(now_ms=0)).collect()
     variables = {"PYSPARK_PYTHON": str(bare_python), "SPARK_LOCAL_IP": "127.0.0.1"}
-    there = find_orphans(store, tmp_path / "there", cluster.url, **variables)
+    code, there = find_orphans(store, tmp_path / "there", cluster.url, **variables)
 
-    assert there == here
-    assert (there[0], [item["missing"] for item in there[1]["items"]]) == (1, [["queue_lease"]])
+    assert code == 1
+    assert there["items"] == [{**row.asDict(), "source": source} for row in found]
+    assert [item["missing"] for item in there["items"]] == [["queue_lease"]]
     assert rows_of(tmp_path / "there") == rows_of(tmp_path / "here")
     assert [len(list(worker.glob("app-*/*/stdout"))) for worker in cluster.workers] == [1, 1]

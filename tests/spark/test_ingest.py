@@ -110,7 +110,7 @@ def test_no_orphan_is_seen_beside_a_writer_that_goes_on(spark: SparkSession, tmp
     lake = Lake(tmp_path / "lake")
     with writing(url) as writer:
         writer.begin("live")
-        for _ in range(3):
+        for _ in range(2):
             cut = ingest(spark, lake, url)
             [source] = cut.sources
             found = orphans(frames.tables(spark, lake, cut, source), Params(now_ms=0)).collect()

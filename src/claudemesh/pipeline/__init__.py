@@ -1,1 +1,1 @@
-"""The data pipeline: the stores copied into a lake of Parquet, and what is checked, rebuilt and measured from it."""
+"""The data pipeline: the stores copied into a lake of Parquet, and all that is checked and measured from it."""

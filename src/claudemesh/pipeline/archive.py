@@ -128,7 +128,7 @@ def parse_cursor(text: str) -> Place:
 
 
 def _shown(place: Place, document: Document) -> Json:
-    """Return a message as the daemon shows it, without what is not copied from its inbox."""
+    """Return a message as the daemon shows it."""
     return {
         "client_message_id": document.client_message_id,
         "broker_message_id": document.broker_message_id,
@@ -137,9 +137,9 @@ def _shown(place: Place, document: Document) -> Json:
         "from_name": document.sender_name,
         "topic": document.topic,
         "body": document.body,
-        "meta": None,
+        "meta": None if document.meta is None else msgspec.json.decode(document.meta),
         "priority": document.priority,
-        "reply_to_id": None,
+        "reply_to_id": document.reply_to or None,
         "accepted_at": render_instant(document.accepted_at),
         "received_at": render_instant(document.received_at),
         "cursor": f"{place.received_at}.{place.seq}.{place.source}",

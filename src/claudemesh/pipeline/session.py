@@ -93,7 +93,7 @@ def stop(session: SparkSession) -> None:
     _end_jvm()
 
 
-# For what is over before the second compiler of a JVM has helped: it takes two fifths of the processor's time there.
+# For what is over before a JVM's second compiler has helped: it takes two fifths of the processor's time there.
 BRIEF: Final = {"spark.driver.defaultJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"}
 
 

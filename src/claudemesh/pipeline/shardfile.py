@@ -36,6 +36,8 @@ class Document(NamedTuple):
     accepted_at: int
     received_at: int
     body: str
+    meta: str | None  # JSON
+    reply_to: str
 
 
 class Shard(msgspec.Struct, frozen=True):

@@ -13,7 +13,9 @@ CREATE TABLE document (
     priority TEXT NOT NULL,
     accepted_at INTEGER NOT NULL,
     received_at INTEGER NOT NULL,
-    body TEXT NOT NULL
+    body TEXT NOT NULL,
+    meta TEXT,
+    reply_to TEXT NOT NULL
 ) STRICT;
 CREATE VIRTUAL TABLE words USING fts5 (body, content = 'document', content_rowid = 'id', columnsize = 0);
 
@@ -21,8 +23,8 @@ CREATE VIRTUAL TABLE words USING fts5 (body, content = 'document', content_rowid
 -- The next one.
 INSERT INTO document (
     seq, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, priority, accepted_at,
-    received_at, body
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    received_at, body, meta, reply_to
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: index_words
 -- Of all documents at once, and in one piece, since nothing is added later.
@@ -37,7 +39,7 @@ SELECT id, received_at FROM document ORDER BY id DESC LIMIT 1;
 -- Those that hold all the words, after one that was shown.
 SELECT
     seq, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, priority, accepted_at,
-    received_at, document.body
+    received_at, document.body, meta, reply_to
 FROM words JOIN document ON document.id = words.rowid
 WHERE words MATCH :words AND (received_at, seq) > (:received_at, :seq)
 ORDER BY words.rowid LIMIT :limit;

@@ -54,6 +54,8 @@ def document(seq: int, body: str = "words", **changed: object) -> Document:
         accepted_at=1_000 + seq,
         received_at=2_000 + seq,
         body=body,
+        meta=None,
+        reply_to="",
     )
     return plain._replace(**changed)
 

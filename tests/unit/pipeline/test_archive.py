@@ -73,7 +73,7 @@ async def test_the_archive_finds_what_the_inbox_itself_finds(tmp_path: Path) -> 
 
 
 def test_a_message_is_shown_as_the_daemon_shows_it(tmp_path: Path) -> None:
-    publish(tmp_path, [[document(7, topic="ops")]])
+    publish(tmp_path, [[document(7, topic="ops", meta='{"a": [1]}', reply_to="b1")]])
     assert archive.search(tmp_path, "words", 10) == {
         "messages": [
             {
@@ -84,9 +84,9 @@ def test_a_message_is_shown_as_the_daemon_shows_it(tmp_path: Path) -> None:
                 "from_name": "bob",
                 "topic": "ops",
                 "body": "words",
-                "meta": None,
+                "meta": {"a": [1]},
                 "priority": "next",
-                "reply_to_id": None,
+                "reply_to_id": "b1",
                 "accepted_at": "1970-01-01T00:00:01.007Z",
                 "received_at": "1970-01-01T00:00:02.007Z",
                 "cursor": "2007.7.s1",
