@@ -10,7 +10,7 @@ import sys
 import apsw
 
 from benchmarks import broker, canonical, daemon, engine, flat, limiter, mesh, peers, postgres
-from benchmarks.pipeline import compare
+from benchmarks.pipeline import compare, ingest
 
 SUITES = {
     "engine": engine.run,
@@ -22,7 +22,7 @@ SUITES = {
     "peers": peers.run,
     "postgres": postgres.run,
 }
-ON_REQUEST = {"flat": flat.run, "pipeline": compare.run}  # they take many minutes
+ON_REQUEST = {"flat": flat.run, "pipeline": compare.run, "ingest": ingest.run}  # they take many minutes
 
 
 def main(arguments: list[str]) -> None:

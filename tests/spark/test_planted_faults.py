@@ -1,0 +1,56 @@
+"""Faults in what runs on Spark turn their tests red too. They are planted in this process: a JVM for each takes minutes."""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.faults.mutants import MUTANTS
+from tests.requirements import REQUIREMENTS, Fault
+
+FAULTS = [fault for row in REQUIREMENTS for fault in row.faults] + list(MUTANTS)
+ON_SPARK = [pytest.param(fault, id=fault.what) for fault in FAULTS if fault.test.startswith("tests/spark/")]
+
+
+@pytest.mark.parametrize("fault", ON_SPARK)
+def test_a_planted_fault_turns_its_test_red(fault: Fault, spark: SparkSession) -> None:  # noqa: ARG001 - inside
+    quiet = ["-q", "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    with planted(fault):
+        assert pytest.main([*quiet, fault.test]) == pytest.ExitCode.TESTS_FAILED
+
+
+@contextmanager
+def planted(fault: Fault) -> Iterator[None]:
+    """Let the functions of a module do what they would with the fault, whoever has imported them."""
+    module = importlib.import_module(f"claudemesh.{fault.file.removesuffix('.py').replace('/', '.')}")
+    text = Path(str(module.__file__)).read_text(encoding="utf-8")
+    assert text.count(fault.old) == 1, f"the old text of {fault.what!r}"
+    wrong = ModuleType(module.__name__)
+    exec(compile(text.replace(fault.old, fault.new), str(module.__file__), "exec"), vars(wrong))  # noqa: S102 - our own
+    codes = dict(_functions(vars(module)))
+    right = {name: function.__code__ for name, function in codes.items()}
+    constants = {name: value for name, value in vars(module).items() if _is_constant(name, value)}
+    try:
+        for name, function in _functions(vars(wrong)):
+            codes[name].__code__ = function.__code__
+        vars(module).update({name: vars(wrong)[name] for name in constants})
+        yield
+    finally:
+        for name, code in right.items():
+            codes[name].__code__ = code
+        vars(module).update(constants)
+
+
+def _functions(names: Mapping[str, Any]) -> Iterator[tuple[str, FunctionType]]:
+    for name, value in names.items():
+        if isinstance(value, FunctionType) and value.__module__ == names["__name__"]:
+            yield name, value
+
+
+def _is_constant(name: str, value: object) -> bool:
+    return name.lstrip("_").isupper() and not callable(value)
