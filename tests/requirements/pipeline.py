@@ -40,7 +40,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="The order of a mesh seems to have come further than it was copied.",
                 file="pipeline/sources/broker_sqlite.sql",
-                old="SELECT r.value ->> 0, r.value ->> 1 FROM json_each(?1) AS r",
+                old="SELECT r.value ->> 0 AS mesh_id, r.value ->> 1 AS history_id FROM json_each(?1) AS r",
                 new="SELECT mesh_id, history_id FROM history_counter WHERE ?1 <> ''",
                 test=f"{_FILES}::test_what_was_committed_after_the_marks_is_for_the_next_cut",
             ),

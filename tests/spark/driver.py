@@ -1,6 +1,6 @@
 """An ingest in a process of its own, killed with its JVM at a named point.
 
-python -m tests.spark.driver LAKE STORE POINT
+python -m tests.spark.driver LAKE STORE POINT FEW
 """
 
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
+from claudemesh.pipeline import copying
 from claudemesh.pipeline.ingest import Ingest, Wish
 from claudemesh.pipeline.lake import Lake
 from claudemesh.pipeline.session import build
@@ -24,14 +25,13 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(lake: str, store: str, point: str) -> None:
+def main(lake: str, store: str, point: str, few: str) -> None:
     points.arm(point, die)
+    copying.FEW = int(few)  # beyond it Spark's workers read
     place = Lake(Path(lake))
     ingest = Ingest(place, lambda: build("local[2]", scratch=place.root / "_scratch", name="doomed"), Wish(), print)
     ingest.run([open_store(store)], 0)
 
 
 if __name__ == "__main__":
-    from claudemesh.pipeline import copying  # noqa: F401 - declares its points
-
     main(*sys.argv[1:])

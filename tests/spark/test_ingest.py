@@ -1,20 +1,25 @@
 """What a store holds is in the lake once, whatever happens on the way."""
 
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from claudemesh.pipeline import frames
+from claudemesh.kernel.errors import ConfigError
+from claudemesh.pipeline import copying, frames
 from claudemesh.pipeline.ingest import Ingest, Wish
 from claudemesh.pipeline.jobs.orphans import orphans
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut, Lake
 from claudemesh.pipeline.stores import open_store
+from tests.contract.pipeline.test_sqlite_source import INBOX, RECEIVE
 from tests.services.postgres import Postgres, wheel
 from tests.spark.stores import KEYS, count_by_duckdb, count_in_store, writing
 
@@ -27,6 +32,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return servers(wheel().name).create_database(f"ingest_{tmp_path.name.replace('-', '_')}")
 
 
+@pytest.fixture
+def few(url: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let the driver read few rows of a file by itself, and Spark's workers read all of a server."""
+    count = copying.FEW if url.startswith("sqlite") else 0
+    monkeypatch.setattr(copying, "FEW", count)
+    return count
+
+
 def no_session() -> SparkSession:
     raise AssertionError("a session was asked for")
 
@@ -37,10 +50,14 @@ def ingest(spark: SparkSession | None, lake: Lake, url: str, **wish: bool) -> Cu
 
 
 def count_by_spark(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, tuple[int, int]]:
+    """Ask for all tables at once: a job costs what it costs, however little it counts."""
     tables = frames.tables(spark, lake, cut, source)
-    return {
-        name: (tables[name].count(), tables[name].select(*key).distinct().count()) for name, key in KEYS.items()
-    }
+    keys = [
+        tables[name].select(F.lit(name).alias("name"), F.to_json(F.struct(*key)).alias("key"))
+        for name, key in KEYS.items()
+    ]
+    counted = reduce(DataFrame.union, keys).groupBy("name").agg(F.count("*"), F.countDistinct("key")).collect()
+    return dict.fromkeys(KEYS, (0, 0)) | {name: (rows, distinct) for name, rows, distinct in counted}
 
 
 def check_whole(spark: SparkSession, lake: Lake, url: str, cut: Cut) -> None:
@@ -57,6 +74,7 @@ def check_whole(spark: SparkSession, lake: Lake, url: str, cut: Cut) -> None:
 
 
 @pytest.mark.req("S1")
+@pytest.mark.usefixtures("few")
 def test_a_store_is_copied_once_and_then_only_what_is_new(spark: SparkSession, tmp_path: Path, url: str) -> None:
     lake = Lake(tmp_path / "lake")
     with writing(url) as writer:
@@ -82,7 +100,7 @@ POINTS = ["pipeline.table_written", "pipeline.batch_written", "pipeline.cut_comp
 
 @pytest.mark.req("S1")
 def test_a_driver_killed_in_mid_batch_leaves_nothing_lost_and_nothing_twice(
-    spark: SparkSession, tmp_path: Path, url: str, effort: int
+    spark: SparkSession, tmp_path: Path, url: str, few: int, effort: int
 ) -> None:
     lake = Lake(tmp_path / "lake")
     is_file = url.startswith("sqlite")
@@ -93,7 +111,7 @@ def test_a_driver_killed_in_mid_batch_leaves_nothing_lost_and_nothing_twice(
         for point in points:
             writer.say("fill 20")
             killed = subprocess.run(
-                [sys.executable, "-m", "tests.spark.driver", str(lake.root), url, point],
+                [sys.executable, "-m", "tests.spark.driver", str(lake.root), url, point, str(few)],
                 start_new_session=True,
                 check=False,
                 capture_output=True,
@@ -151,3 +169,60 @@ def test_a_row_that_went_without_a_tombstone_makes_the_copy_begin_anew(
     assert "delivery_queue in the lake" in caplog.text
     [orphan] = orphans(frames.tables(spark, lake, cut, source), Params(now_ms=0)).collect()
     assert (orphan["client_message_id"], orphan["missing"]) == ("dm-1", ["delivery_queue"])
+
+
+@pytest.mark.req("S1", "B7")
+def test_an_id_that_was_forgotten_and_is_used_again_is_no_orphan(
+    spark: SparkSession, tmp_path: Path, url: str
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    with writing(url) as writer:
+        writer.say("reuse")
+    cut = ingest(spark, lake, url)
+    [source] = cut.sources
+    assert orphans(frames.tables(spark, lake, cut, source), Params(now_ms=0)).collect() == []
+    assert ingest(None, lake, url, verify=True) == cut
+
+
+def receive(inbox: Path, *statements: str) -> None:
+    """Change an inbox in a process of its own."""
+    code = "import apsw, sys\nc = apsw.Connection(sys.argv[1])\nfor one in sys.argv[2:]: c.execute(one)"
+    subprocess.run([sys.executable, "-c", code, str(inbox), *statements], check=True)
+
+
+@pytest.mark.req("S1", "S2")
+def test_what_an_inbox_has_forgotten_stays_however_it_is_read_and_bodies_go_when_they_are_to(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake, inbox = Lake(tmp_path / "lake"), tmp_path / "inbox.db"
+    receive(inbox, INBOX.read_text(), RECEIVE.format(1), RECEIVE.format(2))
+    [source] = ingest(spark, lake, str(inbox), bodies=True).sources
+    receive(inbox, "DELETE FROM inbox WHERE seq = 1", RECEIVE.format(3))
+    for wish in ({"full": True}, {}):
+        cut = ingest(spark, lake, str(inbox), **wish)
+        tables = frames.tables(spark, lake, cut, source)
+        assert sorted(row.seq for row in tables["inbox"].collect()) == [1, 2, 3]
+        assert sorted(row.seq for row in tables["body"].collect()) == [1, 2, 3]
+    cut = ingest(spark, lake, str(inbox), bodies=False)
+    assert sorted(row.seq for row in frames.tables(spark, lake, cut, source)["inbox"].collect()) == [1, 2, 3]
+    assert list(lake.root.glob("bronze/*/*/body/*")) == []
+
+
+@pytest.mark.req("S1")
+def test_a_cut_is_of_the_stores_that_were_read_and_of_no_store_twice(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    files = [tmp_path / "one.db", tmp_path / "two.db"]
+    for inbox in files:
+        receive(inbox, INBOX.read_text(), RECEIVE.format(1))
+    first = ingest(spark, lake, str(files[0]))
+    second = ingest(spark, lake, str(files[1]))
+    assert len(first.sources) == len(second.sources) == 1
+    assert len(lake.cut(second.number).sources) == 2, "what was copied before is kept"
+    shutil.copy(files[0], tmp_path / "copy.db")
+    with pytest.raises(ConfigError, match="is a copy of"):
+        Ingest(lake, no_session, Wish(), lambda _: None).run(
+            [open_store(str(path)) for path in (files[0], tmp_path / "copy.db")], 0
+        )
+    receive(files[1], "UPDATE remembered SET value = '../../outside' WHERE name = 'epoch'")
+    with pytest.raises(ConfigError, match="which store"):
+        ingest(None, lake, str(files[1]))

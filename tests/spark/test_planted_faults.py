@@ -1,4 +1,4 @@
-"""Faults in what runs on Spark turn their tests red too. They are planted in this process: a JVM for each takes minutes."""
+"""Faults in what runs on Spark turn their tests red too: planted in this process, since a JVM takes seconds."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -20,8 +20,20 @@ ON_SPARK = [pytest.param(fault, id=fault.what) for fault in FAULTS if fault.test
 @pytest.mark.parametrize("fault", ON_SPARK)
 def test_a_planted_fault_turns_its_test_red(fault: Fault, spark: SparkSession) -> None:  # noqa: ARG001 - inside
     quiet = ["-q", "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    witness = Witness()
     with planted(fault):
-        assert pytest.main([*quiet, fault.test]) == pytest.ExitCode.TESTS_FAILED
+        pytest.main([*quiet, fault.test], plugins=[witness])
+    assert "call" in witness.failed
+    assert witness.failed <= {"call"}, "what failed is the test, and not its place"
+
+
+class Witness:
+    def __init__(self) -> None:
+        self.failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.when)
 
 
 @contextmanager

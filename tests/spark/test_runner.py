@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from claudemesh.pipeline import runner
-from claudemesh.pipeline.catalogue import BROKER, Growth
+from claudemesh.pipeline.catalogue import BROKER, INBOX, Growth, Kind
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.jobs.registry import JOBS
 from claudemesh.pipeline.lake import Cut, Lake, SourceCut, make_private
@@ -20,6 +20,7 @@ from claudemesh.pipeline.report.build import build_report
 from claudemesh.pipeline.sources.model import fields
 from tests.doubles import ManualClock
 from tests.spark.rows import ALICE, BOB, HOUR_MS, NOW, Rows, accept, bury, happen, town
+from tests.unit.pipeline.archives import document, found
 
 DAY_MS = 24 * HOUR_MS
 
@@ -31,37 +32,42 @@ class Scene:
         self.spark = spark
         self.lake = Lake(root)
 
-    def cut(self, number: int, rows: Rows, **counts: int) -> runner.Run:
-        live = count(rows)
-        for table in BROKER.tables:
-            if not table.is_body:
-                place = (
-                    self.lake.batch("broker", number, table.name, 0)
-                    if table.growth is Growth.APPEND
-                    else self.lake.whole("broker", number, table.name, number)
-                )
-                make_private(place)
-                content = pa.Table.from_pylist(rows[table.name], fields(table))
-                pyarrow.parquet.write_table(content, place / "rows.parquet")
-        source = SourceCut(
-            kind="broker",
-            store="sqlite:///broker.db",
+    def cut(self, number: int, rows: Rows, inbox: Rows | None = None, **counts: int) -> runner.Run:
+        sources = {"broker": self._copy(number, BROKER, rows, {**count(rows), **counts})}
+        if inbox is not None:
+            sources["inbox"] = self._copy(number, INBOX, inbox, {"inbox": len(inbox["inbox"])})
+        cut = Cut(number=number, at_ms=NOW, sources=sources, read=[*sources])
+        progress = Progress(io.StringIO(), ManualClock())
+        return runner.Run(self.spark, self.lake, cut, Params(now_ms=NOW, retention_days=30), progress)
+
+    def _copy(self, number: int, kind: Kind, rows: Rows, counts: dict[str, int]) -> SourceCut:
+        """Copy the rows, with what people wrote if there is any."""
+        bodies = bool(rows["body"])
+        for table in (*kind.wanted(Growth.APPEND, bodies=bodies), *kind.wanted(Growth.WHOLE, bodies=bodies)):
+            place = (
+                self.lake.batch(kind.name, number, table.name, 0)
+                if table.growth is Growth.APPEND
+                else self.lake.whole(kind.name, number, table.name, number)
+            )
+            make_private(place)
+            content = pa.Table.from_pylist(rows[table.name], fields(table))
+            pyarrow.parquet.write_table(content, place / "rows.parquet")
+        return SourceCut(
+            kind=kind.name,
+            store=f"sqlite:///{kind.name}.db",
             life="1",
             generation=number,
-            version=1,
-            bodies=False,
+            version=kind.version,
+            bodies=bodies,
             position={},
             batches=1,
             whole=number,
             rows={name: len(of_table) for name, of_table in rows.items()},
             live={},
-            counts={**live, **counts},
+            counts=counts,
             lag={},
             digest="",
         )
-        cut = Cut(number=number, at_ms=NOW, sources={"broker": source})
-        progress = Progress(io.StringIO(), ManualClock())
-        return runner.Run(self.spark, self.lake, cut, Params(now_ms=NOW, retention_days=30), progress)
 
 
 @pytest.fixture
@@ -106,6 +112,20 @@ def test_what_a_job_gives_is_published_with_its_summary_last(scene: Scene) -> No
     assert runner.read_output(run, "orphans", "broker", "orphans").count_rows() == 1
 
 
+@pytest.mark.req("S2", "S4")
+def test_every_job_runs_to_its_end_and_says_so(scene: Scene) -> None:
+    letter = {**document(1)._asdict(), "sender_id": "S", "body": "words to be found"}
+    run = scene.cut(1, small_town(), {"inbox": [letter], "body": [letter], "event": []})
+    jobs, left_out = runner.choose_jobs("all", run.cut)
+    assert left_out == {}
+    results = {result.job: result for result in runner.run_jobs(run, jobs)}
+    assert {job: (one.violations, one.mismatches) for job, one in results.items()} == dict.fromkeys(JOBS, (0, []))
+    for job in JOBS:
+        assert json.loads((scene.lake.gold(job, 1) / runner.DONE).read_text())["job"] == job
+    assert results["search"].sources["inbox"]["rows"]["documents"] == 1
+    assert found(scene.lake.root, "words") == ["words to be found"]
+
+
 @pytest.mark.req("S4")
 def test_totals_that_are_not_the_stores_own_fail_the_job_and_publish_nothing(scene: Scene) -> None:
     assert runner.run_job(scene.cut(1, small_town()), JOBS["traffic"]).is_ok
@@ -146,16 +166,20 @@ def test_a_retention_plan_is_also_lines_for_the_broker(scene: Scene) -> None:
 
 @pytest.mark.req("S4")
 def test_a_report_shows_totals_that_are_the_stores_own(scene: Scene) -> None:
-    document = build_report(scene.cut(1, small_town()), [])
-    assert document["ok"]
-    (source,) = document["sources"]
+    inbox: Rows = {"inbox": [{"seq": 1}], "body": [], "event": [{"seq": 1, "type": "peer_joined", "at": NOW}]}
+    report = build_report(scene.cut(1, small_town(), inbox), [])
+    assert report["ok"]
+    source, daemon = report["sources"]
+    assert daemon["totals"] == {"inbox": {"lake": 1, "store": 1}}
+    assert daemon["events"] == [{"type": "peer_joined", "hour_at": NOW, "events": 1}]
     assert source["totals"]["message_history"] == {"lake": 3, "store": 3}
     assert source["totals"]["delivery.dead_letter"] == {"lake": 1, "store": 1}
     assert sum(row["messages"] for row in source["traffic"]) == 3
     assert [(row["reason"], row["dead_letters"]) for row in source["dead_letters"]] == [("expired", 1)]
     assert {row["mesh"] for row in source["latency"]} == {"town"}
+    assert sum(row["deliveries"] for row in source["latency"]) == 3  # also of the one that retention deleted
     assert {(row["name"], row["sent"], row["received"]) for row in source["members"]} == {
         ("alice", 3, 0),
         ("bob", 0, 2),
     }
-    assert [verdict["name"] for verdict in document["verdicts"]] == ["reconciliation", "orphans", "audit"]
+    assert [verdict["name"] for verdict in report["verdicts"]] == ["reconciliation", "orphans", "audit"]

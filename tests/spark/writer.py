@@ -83,6 +83,21 @@ class Writer:
     async def sweep(self) -> None:
         await Upkeep(self._stores.upkeep, self._stores.work, SystemClock(), Observer(), 365).sweep()
 
+    async def reuse(self) -> None:
+        """Give an id up, let it be forgotten, and use it after all."""
+        then = NOW - 400 * DAY
+        await self._stores.accepts.retire(self._town["alice"], "again", then, then + 1)
+        [sent] = await self._stores.accepts.accept(
+            batch(self._past["ada"], dm("again", "ben"), now_ms=then, expires_at=then + DAY)
+        )
+        assert isinstance(sent, Accepted)
+        await self._stores.deliveries.ack(self._past["ben"], [sent.history_id], then)
+        await self.sweep()
+        for town, to in ((self._town, "bob"), (self._past, "ben")):
+            first = next(iter(town.members))
+            [used] = await self._stores.accepts.accept(batch(town[first], dm("again", to), now_ms=NOW))
+            assert isinstance(used, Accepted), used
+
     async def live(self) -> None:
         await self.old(3)
         await self.fill(8)

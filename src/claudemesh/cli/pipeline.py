@@ -13,13 +13,14 @@ import click
 
 from claudemesh.cli.command import DONE, FAILED, Group, Session
 from claudemesh.cli.render import escape, render_json, when
+from claudemesh.pipeline.jobs.names import NAMES
+from claudemesh.pipeline.jobs.params import RETENTION_DAYS, SENDS_PER_WINDOW, WINDOW_S
 from claudemesh.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from claudemesh.pipeline.runner import Result, Run
     from claudemesh.pipeline.work import Work
 
-JOBS: Final = ("orphans", "retention", "audit", "search", "limits", "latency", "traffic")
 ITEMS_SHOWN: Final = 50
 
 Json = dict[str, Any]
@@ -53,6 +54,12 @@ def _shared(command: Callable[..., int]) -> Callable[..., int]:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _count(name: str, default: int, text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    return click.option(
+        name, type=click.IntRange(min=1), default=default, show_default=True, metavar="N", help=text
+    )
 
 
 _CUT: Final = click.option("--cut", type=int, metavar="N", help="An older cut, and no ingest before.")
@@ -103,24 +110,28 @@ def ingest(session: Session, /, **said: Any) -> int:  # noqa: ANN401 - as the op
     return DONE
 
 
-@pipeline.command()
-@click.argument("job", type=click.Choice(["all", *JOBS]), default="all", metavar="[JOB]")
+@pipeline.command(help=f"Run a job on the newest cut, or all: {', '.join(NAMES)}.")
+@click.argument("job", type=click.Choice(["all", *NAMES]), default="all", metavar="[JOB]")
 @_shared
 @_CUT
+@_count("--retention-days", RETENTION_DAYS, "For `retention`: how long messages are kept.")
+@_count("--sends-per-window", SENDS_PER_WINDOW, "For `limits`: the budget in a mesh that has none of its own.")
+@_count("--window-s", WINDOW_S, "For `limits`: how long a window is.")
 @click.pass_obj
 def run(session: Session, /, job: str, **said: Any) -> int:  # noqa: ANN401 - as above
-    """Run a job on the newest cut, or all: orphans, retention, audit, search, limits, latency, traffic."""
     with _work(session, said) as work:
         cut = work.bring()
         from claudemesh.pipeline import metrics, runner  # noqa: PLC0415 - all of Spark
 
-        jobs = runner.choose_jobs(job, cut)
+        jobs, left_out = runner.choose_jobs(job, cut)
         with work.run(cut) as given:
             results = runner.run_jobs(given, jobs)
             metrics.write_metrics(work.lake, cut, {one.job: one.violations for one in results})
     documents = [_summary(result) for result in results]
-    whole = {"cut": cut.number, "violations": sum(one.violations for one in results), "jobs": documents}
-    session.out.document(documents[0] if job != "all" else whole, _tell(session, results))
+    violations = sum(one.violations for one in results)
+    whole = {"cut": cut.number, "violations": violations, "jobs": documents, "left_out": left_out}
+    lines = [*_tell(session, results), *(f"{name}: left out: {why}" for name, why in left_out.items())]
+    session.out.document(documents[0] if job != "all" else whole, lines)
     return DONE if all(result.is_ok for result in results) else FAILED
 
 

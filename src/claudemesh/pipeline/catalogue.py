@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
+from zlib import crc32
 
 Type: TypeAlias = Literal["bigint", "string", "binary"]
 
@@ -28,11 +29,16 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of store. Another version of its tables is another generation of its copy."""
+    """A kind of store."""
 
     name: str
-    version: int
     tables: tuple[Table, ...]
+    forgets: bool = False  # rows go without a tombstone: what was copied of them once is all there is
+
+    @property
+    def version(self) -> int:
+        """Tell one form of the tables from another: a copy in another one is read anew."""
+        return crc32(repr(self.tables).encode())
 
     def table(self, name: str) -> Table:
         return next(table for table in self.tables if table.name == name)
@@ -47,7 +53,6 @@ def _columns(**types: Type) -> dict[str, Type]:
 
 BROKER: Final = Kind(
     "broker",
-    1,
     (
         Table(
             "client_message_dedupe",  # accepted ids
@@ -192,7 +197,6 @@ _OUTBOX: Final = _columns(
 
 OUTBOX: Final = Kind(
     "outbox",
-    1,
     (
         Table("outbox", _OUTBOX),  # rows in a final state
         Table("outbox_open", _OUTBOX, Growth.WHOLE),  # all others
@@ -201,7 +205,6 @@ OUTBOX: Final = Kind(
 
 INBOX: Final = Kind(
     "inbox",
-    1,
     (
         Table(
             "inbox",
@@ -222,6 +225,7 @@ INBOX: Final = Kind(
         Table("event", _columns(seq="bigint", type="string", at="bigint")),
         Table("body", _columns(seq="bigint", body="string", meta="string", reply_to="string"), is_body=True),
     ),
+    forgets=True,
 )
 
 KINDS: Final = {kind.name: kind for kind in (BROKER, OUTBOX, INBOX)}

@@ -32,7 +32,7 @@ BATCH_WRITTEN: Final = points.declare("pipeline.batch_written")
 FEW: Final = 50_000  # rows that the driver reads and writes by itself
 _THREADS: Final = 4  # tables that are written at once: a small one is mostly waiting
 _MESSAGE_KEY: Final = ["mesh_id", "history_id"]
-_ID_KEY: Final = ["sender_id", "client_message_id"]
+_ID_KEY: Final = ["broker_message_id"]  # the id itself may be in use again
 
 
 def copy_upto(spark: SparkSession, place: Place, moment: Moment) -> None:

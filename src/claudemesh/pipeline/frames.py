@@ -15,11 +15,13 @@ def tables(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, 
     for table in KINDS[at.kind].tables:
         if table.is_body and not at.bodies:
             continue
-        if table.growth is Growth.APPEND:
-            places = lake.batches(source, at.generation, table.name, at.batches)
-        else:
-            places = [lake.whole(source, at.generation, table.name, at.whole)]
-        found[table.name] = read(spark, table, places)
+        if table.growth is Growth.WHOLE:
+            found[table.name] = read(spark, table, [lake.whole(source, at.generation, table.name, at.whole)])
+            continue
+        found[table.name] = read(spark, table, lake.batches(source, at.generation, table.name, at.batches))
+        for generation, batches in reversed(at.earlier):  # what the store has forgotten since
+            before = read(spark, table, lake.batches(source, generation, table.name, batches))
+            found[table.name] = found[table.name].unionByName(before.join(found[table.name], "seq", "left_anti"))
     if "outbox_open" in found:
         found["outbox"] = found["outbox"].unionByName(found.pop("outbox_open"))
     return found

@@ -8,6 +8,7 @@ the moment of the cut, and the cut is published when all that it names is durabl
 
 import hashlib
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.dataset
 
+from claudemesh.kernel.errors import ConfigError, IntegrityError
 from claudemesh.pipeline.catalogue import Growth
-from claudemesh.pipeline.lake import Cut, Lake, SourceCut
-from claudemesh.pipeline.place import Place, write_rows
+from claudemesh.pipeline.lake import Cut, Lake, SourceCut, sync_tree
+from claudemesh.pipeline.place import BrokenCheckpointError, Place, write_rows
 from claudemesh.pipeline.sources.model import Identity, Moment, Store
 from claudemesh.runtime import points
 
@@ -56,27 +58,28 @@ class Ingest:
         self._tell = tell
 
     def run(self, stores: Iterable[Store], now_ms: int) -> Cut:
-        """Bring the lake up to date and return its newest cut: a new one, if any store has news."""
+        """Bring the lake up to date and return its newest cut, of these stores: a new one, if any has news."""
         with self._lake.locked():
             standing = self._lake.latest()
             number = standing.number + 1 if standing else 1
             sources = dict(standing.sources) if standing else {}
-            has_news = standing is None
+            has_news = False
+            read: dict[str, str] = {}
             for store in stores:
                 self._tell(f"reading {store.shown}")
-                identity = store.identify()
+                identity = _checked(store, read)
                 copied = self._bring(store, identity, sources.get(identity.name), number)
                 if copied is not None:
                     sources[identity.name] = copied
                     has_news = True
-            if standing is not None and not has_news:
-                return standing
-            cut = Cut(number=number, at_ms=now_ms, sources=sources)
+            if standing is not None and not has_news and standing.read == [*read]:
+                return standing.of_now()
+            cut = Cut(number=number, at_ms=now_ms, sources=sources, read=[*read])
             points.reach(CUT_COMPLETE)
             self._lake.publish(cut)
             points.reach(CUT_PUBLISHED)
             self._lake.vacuum()
-            return cut
+            return cut.of_now()
 
     def _bring(self, store: Store, identity: Identity, last: SourceCut | None, number: int) -> SourceCut | None:
         """Return the store at its new cut; None if nothing is new."""
@@ -84,12 +87,13 @@ class Ingest:
         if last is not None and not self._wish.full and _may_go_on(last, store, identity, bodies=bodies):
             place = Place(self._lake, identity.name, last.generation, store.kind, bodies)
             try:
-                return self._copy(_Copy(store, identity, place, last), number)
-            except _NotTheSameError as error:
+                return self._copy(_Copy(store, identity, place, last, last.earlier), number)
+            except (_NotTheSameError, BrokenCheckpointError) as error:
                 _LOG.warning("%s is read anew: %s", store.shown, error)
         # A generation that was begun and never published is left alone: it may have been begun for something else.
         place = Place(self._lake, identity.name, self._lake.next_generation(identity.name), store.kind, bodies)
-        return self._copy(_Copy(store, identity, place, None), number)
+        earlier = [*last.earlier, (last.generation, last.batches)] if last and store.kind.forgets else []
+        return self._copy(_Copy(store, identity, place, None, earlier), number)
 
     def _copy(self, copy: "_Copy", number: int) -> SourceCut | None:
         place = copy.place
@@ -122,15 +126,15 @@ class Ingest:
         counted = moment.count(last.position if last else None, last.counts if last else {})
         tally = self._tally(last, place) if has_rows else _Tally.of(last)
         tally.rows.update({name: table.num_rows for name, table in wholes.items()})
-        differing = tally.compare(counted.counts)
-        if differing and last is not None:
-            raise _NotTheSameError(differing)
+        differing = tally.compare(counted.counts, forgets=place.kind.forgets)
         if differing:
-            _LOG.warning("%s: %s", copy.store.shown, differing)
+            raise _NotTheSameError(differing) if last else IntegrityError(f"{copy.store.shown}: {differing}")
         if is_unchanged:
             return None
         for name, table in wholes.items():
             write_rows(table, self._lake.whole(place.source, place.generation, name, number))
+        if has_rows:
+            sync_tree(place.checkpoint)
         return SourceCut(
             kind=place.kind.name,
             store=copy.store.shown,
@@ -146,6 +150,7 @@ class Ingest:
             counts=dict(counted.counts),
             lag=dict(counted.lag),
             digest=digest,
+            earlier=copy.earlier,
         )
 
     def _tally(self, last: SourceCut | None, place: Place) -> "_Tally":
@@ -173,6 +178,21 @@ class _Copy:
     identity: Identity
     place: Place
     last: SourceCut | None  # what it goes on from; without it a generation begins
+    earlier: list[tuple[int, int]]
+
+
+_NAME: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")  # it becomes a directory
+
+
+def _checked(store: Store, read: dict[str, str]) -> Identity:
+    """Return who the store is, and note it; no other of the same run may be the same."""
+    identity = store.identify()
+    if not _NAME.fullmatch(identity.name):
+        raise ConfigError(f"{store.shown} does not say which store it is, in words that a store of ours would use")
+    other = read.setdefault(identity.name, store.shown)
+    if other != store.shown:
+        raise ConfigError(f"{store.shown} is a copy of {other}: name one of them")
+    return identity
 
 
 def _may_go_on(last: SourceCut, store: Store, identity: Identity, *, bodies: bool) -> bool:
@@ -191,12 +211,15 @@ class _Tally:
     def of(cls, last: SourceCut | None) -> "_Tally":
         return cls(dict(last.rows), dict(last.live), last.batches) if last else cls({}, {}, 0)
 
-    def compare(self, counts: Mapping[str, int]) -> str:
-        """Say where the lake has not what the store counts; nothing, if they agree."""
+    def compare(self, counts: Mapping[str, int], *, forgets: bool) -> str:
+        """Say where the lake has not what the store counts; nothing, if they agree.
+
+        Of one that forgets, some may have gone between the reading and the counting.
+        """
         found = {
             name: live + self.rows.get(f"{name}_open", 0) for name, live in self.live.items() if name in counts
         }
-        differ = [name for name, number in found.items() if number != counts[name]]
+        differ = [n for n, number in found.items() if number != counts[n] and not (forgets and number > counts[n])]
         return ", ".join(
             f"{found[name]} rows of {name} in the lake, {counts[name]} in the store" for name in differ
         )

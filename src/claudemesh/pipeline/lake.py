@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from claudemesh.kernel.errors import ConfigError, InvalidRequest
 from claudemesh.runtime.home import InstanceLock, sync_directory, write_private
@@ -44,12 +45,19 @@ class SourceCut(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]  # as the store itself counts at the cut
     lag: dict[str, float]  # what is still open there, and for how long
     digest: str  # of the small tables
+    # Of a store that forgets: earlier generations and their batches. What they have and the newest has not, counts.
+    earlier: list[tuple[int, int]] = []
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     at_ms: int
-    sources: dict[str, SourceCut]
+    sources: dict[str, SourceCut]  # all that was ever copied
+    read: list[str]  # the stores that were looked at for this cut: only these are as of now
+
+    def of_now(self) -> "Cut":
+        """Return the cut without what nobody looked at: no verdict may rest on a copy of a store that is gone."""
+        return replace(self, sources={name: self.sources[name] for name in self.read})
 
 
 class Lake:
@@ -88,6 +96,8 @@ class Lake:
         """Keep other writers out; raises AlreadyRunning with the one that is in."""
         make_private(self.root)
         with InstanceLock(self.root / "lock"):
+            for plan in (self.root / "_plans").glob("*"):  # of a process that was killed: it may name a password
+                plan.unlink()
             yield
 
     def vacuum(self) -> None:
@@ -97,6 +107,7 @@ class Lake:
         cuts = [self.cut(number) for number in self.numbers()]
         copies = [(name, source) for cut in cuts for name, source in cut.sources.items()]
         generations = {(name, f"g={source.generation}") for name, source in copies}
+        generations |= {(name, f"g={number}") for name, source in copies for number, _ in source.earlier}
         wholes = {(name, f"cut={source.whole}") for name, source in copies}
         numbers = {f"cut={cut.number}" for cut in cuts}
         with_bodies = {name for cut in cuts[-1:] for name, source in cut.sources.items() if source.bodies}
@@ -106,6 +117,7 @@ class Lake:
             "bronze/*/*/*/cut=*": lambda place: (place.parts[-4], place.name) in wholes,
             "gold/*/cut=*": lambda place: place.name in numbers,
             "search/*": lambda place: place.name in with_bodies,
+            "bronze/*/*/body": lambda place: place.parts[-3] in with_bodies,
         }
         for pattern, is_wanted in is_named.items():
             for place in self.root.glob(pattern):

@@ -12,6 +12,10 @@ from claudemesh.pipeline.lake import Lake, make_private, sync_tree
 from claudemesh.pipeline.sources.model import Position
 
 
+class BrokenCheckpointError(Exception):
+    """Nobody can say how far the copy has come."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     lake: Lake
@@ -46,8 +50,11 @@ class Place:
         begun = _next(self.checkpoint / "offsets")
         if begun == 0:
             return None
-        *_, offset = (self.checkpoint / "offsets" / str(begun - 1)).read_text(encoding="utf-8").splitlines()
-        position: Position = json.loads(offset)["position"]
+        try:
+            *_, offset = (self.checkpoint / "offsets" / str(begun - 1)).read_text(encoding="utf-8").splitlines()
+            position: Position = json.loads(offset)["position"]
+        except (ValueError, KeyError) as error:
+            raise BrokenCheckpointError("its checkpoint cannot be read") from error
         return position
 
 

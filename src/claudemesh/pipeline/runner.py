@@ -26,7 +26,7 @@ from claudemesh.pipeline.jobs import audit
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.jobs.registry import JOBS, Job
 from claudemesh.pipeline.jobs.views import Tables
-from claudemesh.pipeline.lake import Cut, Lake, SourceCut, sync_tree, write_durably
+from claudemesh.pipeline.lake import Cut, Lake, SourceCut, make_private, sync_tree, write_durably
 from claudemesh.pipeline.progress import Progress
 
 DONE: Final = "_done.json"
@@ -96,14 +96,19 @@ def is_read(job: Job, source: SourceCut) -> bool:
     return source.kind == job.kind and (source.bodies or job.name != "search")
 
 
-def choose_jobs(name: str, cut: Cut) -> list[Job]:
-    """Return the job, or with `all` every one that has something to read."""
+def choose_jobs(name: str, cut: Cut) -> tuple[list[Job], dict[str, str]]:
+    """Return the job, or with `all` every one that has something to read, and why the others have not."""
     wanted = JOBS.values() if name == "all" else [JOBS[name]]
     chosen = [job for job in wanted if any(is_read(job, source) for source in cut.sources.values())]
-    if not chosen and name != "all":
-        how = ", copied with --bodies" if name == "search" else ""
-        raise NotFound(f"{name} reads the store of a kind that cut {cut.number} has not: {JOBS[name].kind}{how}")
-    return chosen
+    left_out = {job.name: _say_missing(job, cut) for job in wanted if job not in chosen}
+    if name in left_out:
+        raise NotFound(f"{name}: {left_out[name]}")
+    return chosen, left_out
+
+
+def _say_missing(job: Job, cut: Cut) -> str:
+    how = " that was copied with --bodies" if job.name == "search" else ""
+    return f"cut {cut.number} has no store of the kind {job.kind}{how}"
 
 
 def run_jobs(run: Run, jobs: Iterable[Job]) -> list[Result]:
@@ -120,6 +125,7 @@ def run_job(run: Run, job: Job) -> Result:
         with run.progress.stage(f"{job.name} of {source}"):
             _EXCEPTIONS.get(job.name, _publish)(run, job, source, result)
     if not result.mismatches:
+        make_private(done.parent)  # a job may have put all that it gives elsewhere
         sync_tree(done.parent)
         write_durably(done, msgspec.json.format(msgspec.json.encode(result)))
     return result

@@ -22,7 +22,7 @@ _KINDS: Final[dict[str, Callable[[Path], Store]]] = {
     "inbox": SqliteInbox,
 }
 # As messages pass: what one store handed on before it was read, is in the next.
-_ORDER: Final = ("outbox", "broker", "inbox")
+_ORDER: Final = {"outbox": 0, "broker": 1, "inbox": 2}
 
 
 def find_stores(home: Path) -> list[str]:
@@ -34,7 +34,7 @@ def find_stores(home: Path) -> list[str]:
 def open_stores(places: Iterable[str]) -> list[Store]:
     """Return the stores, in the order to read them in; one that is named twice is one."""
     stores = {store.shown: store for store in map(open_store, places)}
-    return sorted(stores.values(), key=lambda store: _ORDER.index(store.kind.name))
+    return sorted(stores.values(), key=lambda store: _ORDER.get(store.kind.name, len(_ORDER)))
 
 
 def open_store(place: str) -> Store:

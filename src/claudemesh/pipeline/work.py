@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import InvalidRequest, NoSpark
+from claudemesh.pipeline.jobs.params import RETENTION_DAYS, SENDS_PER_WINDOW, WINDOW_S, Params
 from claudemesh.pipeline.lake import Cut, Lake
 from claudemesh.pipeline.progress import Progress
 
@@ -26,7 +27,7 @@ _OF_THE_EXTRA: Final = ("adbc_driver", "numpy", "pandas", "py4j", "pyarrow", "py
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What all commands are asked alike."""
+    """What the commands are asked."""
 
     store: tuple[str, ...] = ()
     lake: Path | None = None
@@ -35,6 +36,9 @@ class Asked:
     bodies: bool | None = None
     full: bool = False
     cut: int | None = None
+    retention_days: int = RETENTION_DAYS
+    window_s: int = WINDOW_S
+    sends_per_window: int = SENDS_PER_WINDOW
 
 
 class Work:
@@ -67,16 +71,18 @@ class Work:
     @contextmanager
     def run(self, cut: Cut) -> "Iterator[Run]":
         """Have the lake alone, with a cut of it for jobs."""
-        from claudemesh.pipeline import session  # noqa: PLC0415 - as above
-        from claudemesh.pipeline.jobs.params import Params  # noqa: PLC0415 - all of Spark
+        from claudemesh.pipeline import session  # noqa: PLC0415 - all of Spark
         from claudemesh.pipeline.runner import Run  # noqa: PLC0415 - as above
 
         with self.lake.locked():
-            params = Params(now_ms=self.now_ms, since_ms=self._asked.since)
             spark = self.spark()
             rows = sum(count for source in cut.sources.values() for count in source.rows.values())
             session.suit(spark, rows)
-            yield Run(spark, self.lake, cut, params, self.progress)
+            yield Run(spark, self.lake, cut, self.params(), self.progress)
+
+    def params(self) -> Params:
+        asked = self._asked
+        return Params(self.now_ms, asked.since, asked.retention_days, asked.window_s, asked.sends_per_window)
 
     def until_ms(self, cut: Cut) -> int:
         """Say when the stores were looked at: what was acknowledged after it need not be in the cut."""

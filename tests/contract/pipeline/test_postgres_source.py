@@ -7,6 +7,7 @@ import pytest
 
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.stores.postgres import PostgresStores
+from claudemesh.kernel.errors import ConfigError
 from claudemesh.pipeline.sources.postgres import PostgresBroker
 from claudemesh.runtime.clock import SystemClock
 from tests.contract.broker.backends import NOW, batch, dm, post, settle, subscribe, ulids
@@ -131,6 +132,20 @@ async def test_an_open_transaction_shows_as_lag(copy: Copy, postgres_database: s
     await late.close()
 
 
-def test_a_store_is_shown_without_its_password() -> None:
-    shown = PostgresBroker("postgresql://pat:s3cret@db.example:5433/mesh?sslmode=require&password=alsos3cret").shown
-    assert shown == "postgresql://db.example:5433/mesh"
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("postgresql://pat:s3cret@db:5433/mesh?sslmode=require&password=s3cret", "postgresql://db:5433/mesh"),
+        ("postgresql://pat:s3cret@one:5432,two:5432/mesh", "postgresql://one:5432,two:5432/mesh"),
+        ("postgresql:///mesh?host=/run/one&port=5433", "postgresql:///mesh?host=/run/one&port=5433"),
+    ],
+)
+def test_a_store_is_shown_where_it_is_and_without_its_password(uri: str, shown: str) -> None:
+    assert PostgresBroker(uri).shown == shown
+
+
+@pytest.mark.parametrize("uri", ["postgresql://pat:s3c/ret@db/mesh", "postgresql://pat:s3c%zzret@db/mesh"])
+def test_a_url_that_cannot_be_read_is_not_quoted(uri: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        PostgresBroker(uri)
+    assert "s3c" not in str(refused.value)

@@ -5,12 +5,14 @@ from pathlib import Path
 import apsw
 import pytest
 
+import claudemesh
 from claudemesh.pipeline.sources.sqlite import SqliteBroker, SqliteInbox, SqliteOutbox
 from tests.contract.pipeline.pulling import Copy
 from tests.spark.stores import writing
 
-OUTBOX = Path("src/claudemesh/daemon/stores/sqlite/migrations/outbox/0001_outbox.sql")
-INBOX = Path("src/claudemesh/daemon/stores/sqlite/migrations/inbox/0001_inbox.sql")
+MIGRATIONS = Path(claudemesh.__file__).parent / "daemon" / "stores" / "sqlite" / "migrations"
+OUTBOX = MIGRATIONS / "outbox" / "0001_outbox.sql"
+INBOX = MIGRATIONS / "inbox" / "0001_inbox.sql"
 
 
 def make(path: Path, schema: Path, *statements: str) -> None:

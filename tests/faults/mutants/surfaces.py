@@ -4,6 +4,7 @@ from tests.requirements import Fault
 
 _IPC = "tests/integration/test_local_ipc.py"
 _LIFE = "tests/acceptance/test_daemon_life.py"
+_PIPELINE = "tests/unit/pipeline"
 _REFUSED = "tests/acceptance/test_inbound_refused.py"
 _TLS = "tests/integration/test_tls.py"
 _TLS_UNIT = "tests/unit/asgi/test_tls.py"
@@ -162,5 +163,40 @@ MUTANTS: tuple[Fault, ...] = (
         old="if result.violations > before:",
         new="if result.violations < before:",
         test="tests/spark/test_runner.py::test_an_audit_is_held_against_the_last_one_whose_heads_stay_if_it_fails",
+    ),
+    Fault(
+        what="The search fails when its archive is written, since its summary has no place.",
+        file="pipeline/runner.py",
+        old="make_private(done.parent)",
+        new="pass",
+        test=f"{_PIPELINE}/test_runner.py::test_a_job_that_puts_all_it_gives_elsewhere_is_published_too",
+    ),
+    Fault(
+        what="A run on an old cut makes it the newest to whoever watches.",
+        file="pipeline/metrics.py",
+        old="if cut.number < max(lake.numbers(), default=0):",
+        new="if False:",
+        test=f"{_PIPELINE}/test_metrics.py::test_a_run_on_an_older_cut_leaves_what_is_said_of_the_newest",
+    ),
+    Fault(
+        what="A report does not say what it had to leave open.",
+        file="pipeline/report/page.py",
+        old='if not lag.get("open_transactions"):',
+        new='if not lag.get("open"):',
+        test=f"{_PIPELINE}/test_report_page.py::test_a_cut_that_is_without_open_transactions_says_so",
+    ),
+    Fault(
+        what="Jobs do not hear how long messages are kept.",
+        file="pipeline/work.py",
+        old="asked.since, asked.retention_days,",
+        new="asked.since, RETENTION_DAYS,",
+        test=f"{_PIPELINE}/test_work.py::test_jobs_are_told_what_the_command_was",
+    ),
+    Fault(
+        what="A kind of store that comes later ends the check with a traceback.",
+        file="pipeline/checks/invariants.py",
+        old="if kind.tables[0].name in named), None)",
+        new="if kind.tables[0].name in named))",
+        test=f"{_PIPELINE}/test_checks.py::test_a_store_that_no_invariant_is_about_changes_no_verdict",
     ),
 )

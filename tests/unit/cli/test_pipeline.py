@@ -3,15 +3,23 @@
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from claudemesh.cli.pipeline import JOBS
+from claudemesh.pipeline import runner, stores
 from claudemesh.pipeline.jobs import registry
+from claudemesh.pipeline.jobs.names import NAMES
+from claudemesh.pipeline.jobs.params import Params
+from claudemesh.pipeline.lake import Cut
 from claudemesh.pipeline.stores import find_stores, open_stores
+from claudemesh.pipeline.work import Work
 from claudemesh.runtime.home import Home, InstanceLock
 from tests.unit.cli.conftest import Run
+from tests.unit.pipeline.test_metrics import CUT
 
 WITHIN_S = 60.0
 TABLES = {"broker": "message_history", "outbox": "outbox", "inbox": "inbox"}
@@ -38,7 +46,7 @@ def in_a_process(*words: str, before: str = "") -> subprocess.CompletedProcess[s
 
 @pytest.mark.req("S4")
 def test_the_jobs_that_can_be_named_are_those_that_there_are() -> None:
-    assert sorted(JOBS) == sorted(registry.JOBS)
+    assert list(NAMES) == list(registry.JOBS)
 
 
 @pytest.mark.req("S4")
@@ -46,7 +54,7 @@ def test_an_unknown_job_is_wrong_usage_and_the_jobs_are_named(run: Run) -> None:
     ran = run("pipeline", "run", "orphan", "--json")
     assert ran.code == 2
     assert ran.json["code"] == "invalid_request"
-    assert all(name in ran.err for name in JOBS)
+    assert all(name in ran.err for name in NAMES)
 
 
 @pytest.mark.req("S4")
@@ -107,8 +115,47 @@ def test_a_cut_that_is_not_there_is_wrong_usage(run: Run, tmp_path: Path) -> Non
     assert "no cut 4" in ran.err
 
 
-def test_an_instant_that_is_none_is_wrong_usage(run: Run) -> None:
-    assert run("pipeline", "run", "--since", "yesterday").code == 2
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--since", "yesterday"), ("--retention-days", "0"), ("--window-s", "0"), ("--sends-per-window", "many")],
+)
+def test_a_value_that_is_none_is_wrong_usage(run: Run, option: str, value: str) -> None:
+    assert run("pipeline", "run", option, value).code == 2
+
+
+@pytest.fixture
+def told(home: Home, monkeypatch: pytest.MonkeyPatch) -> list[Params]:
+    """Let a run end where Spark would begin, with what its jobs would be told."""
+    told: list[Params] = []
+
+    @contextmanager
+    def run_nothing(work: Work, _cut: Cut) -> Iterator[None]:
+        told.append(work.params())
+        yield
+
+    home.ensure_dir(home.root / "lake")
+    monkeypatch.setattr(Work, "bring", lambda _: CUT)
+    monkeypatch.setattr(Work, "run", run_nothing)
+    monkeypatch.setattr(runner, "run_jobs", lambda _run, _jobs: [])
+    return told
+
+
+@pytest.mark.req("S4")
+def test_a_job_that_is_left_out_is_named_to_people_and_programs(run: Run, told: list[Params]) -> None:
+    assert "--bodies" in run("pipeline", "run", "--json").json["left_out"]["search"]
+    assert "search: left out: " in run("pipeline", "run").out
+    assert told
+
+
+@pytest.mark.req("S2")
+def test_what_only_the_broker_was_told_can_be_told_to_jobs(run: Run, told: list[Params]) -> None:
+    assert run("pipeline", "run").code == 0
+    words = ("--retention-days", "30", "--window-s", "10", "--sends-per-window", "7")
+    assert run("pipeline", "run", *words).code == 0
+    assert [(one.retention_days, one.window_s, one.sends_per_window) for one in told] == [
+        (365, 60, 6_000),
+        (30, 10, 7),
+    ]
 
 
 @pytest.mark.req("S4")
@@ -135,5 +182,14 @@ def test_a_home_is_read_as_messages_pass(tmp_path: Path) -> None:
     for mesh in ("a", "b"):
         for name in ("inbox", "outbox"):
             make_store(tmp_path / "daemon" / mesh / f"{name}.db", TABLES[name])
-    stores = open_stores([*find_stores(tmp_path), f"sqlite:///{tmp_path}/broker.db"])
-    assert [store.kind.name for store in stores] == ["outbox", "outbox", "broker", "inbox", "inbox"]
+    found = open_stores([*find_stores(tmp_path), f"sqlite:///{tmp_path}/broker.db"])
+    assert [store.kind.name for store in found] == ["outbox", "outbox", "broker", "inbox", "inbox"]
+
+
+def test_a_kind_of_store_that_messages_do_not_pass_is_read_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_store(kind: str) -> SimpleNamespace:
+        return SimpleNamespace(shown=kind, kind=SimpleNamespace(name=kind))
+
+    monkeypatch.setattr(stores, "open_store", open_store)
+    found = open_stores(["later", "inbox", "broker"])
+    assert [store.kind.name for store in found] == ["broker", "inbox", "later"]

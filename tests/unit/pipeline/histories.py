@@ -276,9 +276,8 @@ class Story:
             del self.inbox(name)[:3]
 
     def forget(self, message: Row) -> None:
-        ids = {"sender_id": message["sender_id"], "client_message_id": message["client_message_id"]}
-        nothing = {"mesh_id": 1, "history_id": None, "broker_message_id": None}
-        self.broker["tombstone"].append({"what": "dedupe", **nothing, **ids})
+        ids = {key: message[key] for key in ("sender_id", "client_message_id", "broker_message_id")}
+        self.broker["tombstone"].append({"what": "dedupe", "mesh_id": 1, "history_id": None, **ids})
         if not self.is_lake:
             dedupe = self.broker["client_message_dedupe"]
             dedupe[:] = [row for row in dedupe if not ids.items() <= row.items()]
@@ -316,11 +315,11 @@ def history(stories: Iterable[Story]) -> History:
 
 def rows(stories: Iterable[Story]) -> dict[str, dict[str, list[tuple[Any, ...]]]]:
     """Return the tables of all stores, with the columns that are looked at."""
-    columns = {one.name: one.columns for one in INPUTS}
     return {
         source: {
-            name: [tuple(row[column] for column in columns[f"{kind_of(tables).name}_{name}"]) for row in table]
-            for name, table in tables.items()
+            one.table: [tuple(row[column] for column in one.columns) for row in tables[one.table]]
+            for one in INPUTS
+            if kind_of(tables) is one.kind and one.table in tables
         }
         for story in stories
         for source, tables in story.tables.items()

@@ -47,7 +47,7 @@ def sample(*, days: int = 3, violations: int = 2) -> dict[str, Any]:
         "name": "broker",
         "kind": "broker",
         "store": "sqlite:///broker.db",
-        "lag": {"open": 2, "oldest_s": 12},
+        "lag": {"open_transactions": 2.0, "oldest_s": 12.4},
         "totals": {"message_history": {"lake": messages, "store": messages}},
         "traffic": traffic,
         "latency": latency,

@@ -35,6 +35,14 @@ def test_a_bug_is_found_by_the_invariant_that_it_breaks_and_by_no_other(
 
 
 @pytest.mark.req("S3")
+def test_a_store_that_no_invariant_is_about_changes_no_verdict() -> None:
+    story = clean(1)
+    stores = rows([story])
+    known = check_on_sqlite(stores, history([story]))
+    assert check_on_sqlite({**stores, "later": {"entry": [(1,)]}}, history([story])) == known
+
+
+@pytest.mark.req("S3")
 def test_there_is_a_bug_for_every_invariant() -> None:
     assert set(MUTATIONS) == set(INVARIANTS)
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from claudemesh.pipeline.lake import Cut, Lake, SourceCut
@@ -20,10 +22,10 @@ SOURCE = SourceCut(
     rows={"message_history": 12},
     live={},
     counts={"message_history": 12},
-    lag={"open": 1, "oldest_s": 2.5},
+    lag={"open_transactions": 1, "oldest_s": 2.5},
     digest="",
 )
-CUT = Cut(number=3, at_ms=1_500, sources={'a"b': SOURCE})
+CUT = Cut(number=3, at_ms=1_500, sources={'a"b': SOURCE}, read=['a"b'])
 
 
 def read(lake: Lake) -> dict[tuple[str, ...], float]:
@@ -50,3 +52,15 @@ def test_what_another_job_found_stays_until_it_runs_again(tmp_path: Path) -> Non
     found = read(lake)
     assert found["cm_pipeline_violations", "orphans"] == 2
     assert found["cm_pipeline_violations", "audit"] == 0
+
+
+@pytest.mark.req("S4")
+def test_a_run_on_an_older_cut_leaves_what_is_said_of_the_newest(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    older = replace(CUT, number=2)
+    lake.publish(older)
+    lake.publish(CUT)
+    write_metrics(lake, CUT, {"orphans": 0})
+    before = read(lake)
+    write_metrics(lake, older, {"orphans": 2})
+    assert read(lake) == before

@@ -60,6 +60,18 @@ def test_a_verdict_is_said_in_words_with_its_first_evidence() -> None:
     assert "found" not in build_page(sample(violations=0))
 
 
+@pytest.mark.req("S4")
+def test_a_cut_that_is_without_open_transactions_says_so() -> None:
+    assert "open transactions: 2, the oldest for 12 s" in build_page(sample())
+    settled = sample()
+    settled["sources"][0]["lag"] = {"open_transactions": 0.0, "oldest_s": 0.0}
+    assert "transactions" not in build_page(settled)
+
+
+def test_latency_beside_totals_says_that_it_is_of_more_than_these_count() -> None:
+    assert "Also of messages that retention has deleted since." in build_page(sample())
+
+
 def test_a_cut_without_anything_has_a_page_all_the_same() -> None:
     empty = sample(days=0)
     empty["sources"][0] |= {"traffic": [], "latency": [], "dead_letters": [], "members": [], "totals": {}}

@@ -1,12 +1,22 @@
 """What a run decides without Spark: whether totals agree, and which jobs a cut has something for."""
 
+import io
+from pathlib import Path
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from claudemesh.kernel.errors import NotFound
-from claudemesh.pipeline.lake import Cut
-from claudemesh.pipeline.report.build import judge_jobs, judge_totals, pair_totals
-from claudemesh.pipeline.runner import Mismatch, Result, add_up, choose_jobs, reconcile
+from claudemesh.pipeline.jobs.names import NAMES
+from claudemesh.pipeline.jobs.params import Params
+from claudemesh.pipeline.jobs.registry import JOBS
+from claudemesh.pipeline.lake import Cut, Lake
+from claudemesh.pipeline.progress import Progress
+from claudemesh.pipeline.report.build import build_report, judge_jobs, judge_totals, pair_totals
+from claudemesh.pipeline.report.page import build_page
+from claudemesh.pipeline.runner import DONE, Mismatch, Result, Run, add_up, choose_jobs, reconcile, run_job
+from tests.doubles import ManualClock
 from tests.unit.pipeline.test_metrics import CUT
 
 
@@ -42,7 +52,11 @@ def test_what_the_store_counts_and_no_row_is_of_is_a_total_too(name: str, totals
 
 @pytest.mark.req("S4")
 def test_a_report_whose_totals_differ_says_so_with_both_numbers() -> None:
-    source = {"name": "broker", "totals": pair_totals({"message_history": 3}, {"message_history": 4, "inbox": 1})}
+    source = {
+        "name": "broker",
+        "kind": "broker",
+        "totals": pair_totals({"message_history": 3}, {"message_history": 4, "inbox": 1}),
+    }
     result = Result("traffic", 1, mismatches=["broker: message_history: 3 here, 4 in the store"])
     verdict = judge_totals([source], [result])
     assert verdict["violations"] == 2
@@ -50,6 +64,13 @@ def test_a_report_whose_totals_differ_says_so_with_both_numbers() -> None:
         "broker: message_history: 3 here, 4 in the store",
         "broker: inbox: 0 here, 1 in the store",
     ]
+
+
+@pytest.mark.req("S4")
+@pytest.mark.parametrize(("lake", "violations"), [(5, 0), (4, 0), (3, 1)])
+def test_of_a_store_that_forgets_the_lake_may_have_more_and_never_less(lake: int, violations: int) -> None:
+    source = {"name": "inbox", "kind": "inbox", "totals": pair_totals({"inbox": lake}, {"inbox": 4})}
+    assert judge_totals([source], [])["violations"] == violations
 
 
 @pytest.mark.req("S4")
@@ -61,19 +82,54 @@ def test_a_first_audit_does_not_claim_to_have_compared_anything() -> None:
     assert ["first" in about for about in said] == [True, False, False]
 
 
+def without_spark(root: Path, cut: Cut) -> Run:
+    nothing: Any = None
+    return Run(nothing, Lake(root), cut, Params(0), Progress(io.StringIO(), ManualClock()))
+
+
 def with_bodies(kind: str, *, bodies: bool) -> Cut:
-    return Cut(number=1, at_ms=0, sources={"one": replace(CUT.sources['a"b'], kind=kind, bodies=bodies)})
+    return replace(CUT, sources={"one": replace(CUT.sources['a"b'], kind=kind, bodies=bodies)})
 
 
-def test_all_jobs_are_those_that_have_something_to_read() -> None:
-    names = [job.name for job in choose_jobs("all", CUT)]
-    assert "orphans" in names
-    assert "search" not in names
-    assert [job.name for job in choose_jobs("all", with_bodies("inbox", bodies=True))] == ["search"]
-    assert choose_jobs("all", with_bodies("inbox", bodies=False)) == []
+@pytest.mark.req("S4")
+@pytest.mark.parametrize(
+    ("cut", "left_out"),
+    [(CUT, {"search"}), (with_bodies("inbox", bodies=True), {*NAMES} - {"search"})],
+    ids=["a broker", "an inbox with bodies"],
+)
+def test_all_jobs_are_those_that_have_something_to_read_and_the_others_are_named(
+    cut: Cut, left_out: set[str]
+) -> None:
+    chosen, others = choose_jobs("all", cut)
+    assert {job.name for job in chosen} == {*NAMES} - left_out
+    assert set(others) == left_out
+
+
+@pytest.mark.req("S4")
+def test_a_search_is_left_out_of_a_lake_without_bodies_with_the_remedy() -> None:
+    chosen, left_out = choose_jobs("all", with_bodies("inbox", bodies=False))
+    assert chosen == []
+    assert "--bodies" in left_out["search"]
 
 
 @pytest.mark.parametrize(("job", "kind"), [("orphans", "inbox"), ("search", "inbox"), ("search", "broker")])
 def test_a_job_that_has_nothing_to_read_is_refused(job: str, kind: str) -> None:
     with pytest.raises(NotFound, match=job):
         choose_jobs(job, with_bodies(kind, bodies=False))
+
+
+@pytest.mark.req("S4")
+def test_a_job_that_puts_all_it_gives_elsewhere_is_published_too(tmp_path: Path) -> None:
+    run = without_spark(tmp_path, replace(CUT, sources={}))
+    assert run_job(run, JOBS["search"]).is_ok
+    assert (run.lake.gold("search", CUT.number) / DONE).exists()
+
+
+@pytest.mark.req("S4")
+def test_of_a_kind_of_store_that_a_report_does_not_know_it_shows_the_totals(tmp_path: Path) -> None:
+    later = replace(CUT.sources['a"b'], kind="later", live={"entry": 3}, counts={"entry": 4, "entry.open": 1})
+    document = build_report(without_spark(tmp_path, replace(CUT, sources={"one": later})), [])
+    (source,) = document["sources"]
+    assert source["totals"] == {"entry": {"lake": 3, "store": 4}}
+    assert [item["total"] for item in document["verdicts"][0]["items"]] == ["one: entry: 3 here, 4 in the store"]
+    assert "entry" in build_page(document)

@@ -16,7 +16,7 @@ SELECT x.uid AS mesh, m.uid AS sender, t.client_message_id AS id, count(*) AS ti
 FROM broker_tombstone AS t
 JOIN broker_mesh AS x ON x.store = t.store AND x.id = t.mesh_id
 JOIN broker_member AS m ON m.store = t.store AND m.id = t.sender_id
-WHERE t.what = 'dedupe'
+WHERE t.what = 'dedupe' AND t.broker_message_id IS NOT NULL
 GROUP BY x.uid, m.uid, t.client_message_id
 
 -- name: stored

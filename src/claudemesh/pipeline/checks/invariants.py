@@ -86,10 +86,10 @@ class Verdict:
     violations: list[Violation]
 
 
-def kind_of(tables: Iterable[str]) -> Kind:
-    """Say of which kind of store these are."""
+def kind_of(tables: Iterable[str]) -> Kind | None:
+    """Say of which kind of store these are; of one that no invariant is about, nothing."""
     named = set(tables)
-    return next(kind for kind in (OUTBOX, INBOX, BROKER) if kind.tables[0].name in named)
+    return next((kind for kind in (OUTBOX, INBOX, BROKER) if kind.tables[0].name in named), None)
 
 
 def render_search() -> str:

@@ -21,7 +21,10 @@ QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
 
 
 def latency(tables: Tables, params: Params) -> DataFrame:
-    """Give exact percentiles by mesh and UTC day of the accept, by mesh (no day), and over all (no mesh)."""
+    """Give exact percentiles by mesh and UTC day of the accept, by mesh (no day), and over all (no mesh).
+
+    Of all deliveries that were copied: how long they took is still true when retention has deleted the message.
+    """
     # In one place for the fold and the join after it; the fold alone would scatter a message's deliveries.
     events = tables["delivery_event"].repartition(*MESSAGE)
     delivered = fold(events).where("recipient_id > 0 AND state IN ('delivered', 'read', 'acted')")

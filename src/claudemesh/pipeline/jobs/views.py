@@ -27,8 +27,8 @@ def live(tables: Tables, name: str) -> DataFrame:
     if name == "tombstone":
         return rows
     if name == "client_message_dedupe":
-        forgotten = tables["tombstone"].where("what = 'dedupe'")
-        return rows.join(forgotten, ["sender_id", "client_message_id"], "left_anti")
+        forgotten = tables["tombstone"].where("what = 'dedupe'")  # by its message: the id may be in use again
+        return rows.join(forgotten, "broker_message_id", "left_anti")
     return rows.join(buried(tables), MESSAGE, "left_anti")
 
 

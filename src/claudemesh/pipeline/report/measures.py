@@ -1,4 +1,4 @@
-"""What a report shows beside what jobs give: who was seen, who came and left, what daemons' stores add up to."""
+"""What a report shows beside what jobs give: who was seen, who came and left, what outboxes add up to."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -46,8 +46,7 @@ def peer_events(tables: Tables) -> DataFrame:
     return of_peers.groupBy("type", hour).agg(F.count("*").alias("events"))
 
 
-def daemon_totals(tables: Tables) -> DataFrame:
-    """Add up an outbox by status, or an inbox, under the names of the store's own counts."""
-    name = F.concat(F.lit("outbox."), "status") if "outbox" in tables else F.lit("inbox")
-    rows = tables["outbox"] if "outbox" in tables else tables["inbox"]
-    return rows.groupBy(name.alias("name")).agg(F.count("*").alias("rows"))
+def outbox_totals(tables: Tables) -> DataFrame:
+    """Add up by status, under the names of the store's own counts."""
+    name = F.concat(F.lit("outbox."), "status").alias("name")
+    return tables["outbox"].groupBy(name).agg(F.count("*").alias("rows"))

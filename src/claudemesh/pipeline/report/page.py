@@ -78,9 +78,9 @@ def _source(source: Row) -> Iterable[Element]:
 
 
 def _lag(lag: Row) -> str:
-    if not lag.get("open"):
+    if not lag.get("open_transactions"):
         return ""
-    return f"; {lag['open']} transactions were open, the oldest for {lag.get('oldest_s', 0):.0f} s"
+    return f"; open transactions: {lag['open_transactions']:.0f}, the oldest for {lag['oldest_s']:.0f} s"
 
 
 def _totals(totals: Mapping[str, Mapping[str, int]]) -> Element:
@@ -101,7 +101,10 @@ def _traffic(rows: Sequence[Row]) -> Element:
 
 def _latency(rows: Sequence[Row]) -> Iterable[Element]:
     busiest = sorted(_sums(rows, "mesh", "deliveries").items(), key=lambda pair: -pair[1])[:MESHES_MAX]
-    says = "From accepted to delivered, by the day of the accept: so many took no longer."
+    says = (
+        "From accepted to delivered, by the day of the accept: so many took no longer."
+        " Also of messages that retention has deleted since."
+    )
     for mesh, _ in busiest:
         days = {plots.parse_day(row["day"]): row for row in rows if row["mesh"] == mesh}
         series = {label: {at: row[name] for at, row in days.items()} for name, label in PERCENTILES.items()}

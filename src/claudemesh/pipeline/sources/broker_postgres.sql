@@ -12,7 +12,8 @@ SELECT pg_export_snapshot(), pg_current_snapshot()::text
 
 -- name: lag
 -- What is open and may still commit: until then nobody can read it.
-SELECT count(*), coalesce(max(extract(epoch FROM clock_timestamp() - since)), 0)::float8 FROM (
+SELECT count(*), CASE WHEN count(*) = count(since)
+  THEN coalesce(max(extract(epoch FROM clock_timestamp() - since)), 0)::float8 END FROM (
   SELECT xact_start AS since FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND datname = current_database()
   UNION ALL
   SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()
@@ -43,12 +44,12 @@ FROM mesh.message_history AS t WHERE true
 
 -- name: topic_message
 -- What was posted, without its words.
-SELECT t.mesh_id, t.history_id, t.topic_id, t.priority, t.encoding, octet_length(t.body)::bigint
+SELECT t.mesh_id, t.history_id, t.topic_id, t.priority, t.encoding, octet_length(t.body)::bigint AS body_bytes
 FROM mesh.topic_message AS t WHERE true
 
 -- name: message_queue
 -- What was sent to a member or a queue, without its words.
-SELECT t.mesh_id, t.history_id, t.recipient_id, t.queue_id, t.priority, t.encoding, octet_length(t.body)::bigint
+SELECT t.mesh_id, t.history_id, t.recipient_id, t.queue_id, t.priority, t.encoding, octet_length(t.body)::bigint AS body_bytes
 FROM mesh.message_queue AS t WHERE true
 
 -- name: delivery_queue

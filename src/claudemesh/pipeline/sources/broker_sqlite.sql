@@ -31,13 +31,13 @@ WHERE t.mesh_id = r.value ->> 0 AND t.history_id > r.value ->> 1 AND t.history_i
 
 -- name: topic_message
 -- What was posted, without its words.
-SELECT t.mesh_id, t.history_id, t.topic_id, t.priority, t.encoding, octet_length(t.body)
+SELECT t.mesh_id, t.history_id, t.topic_id, t.priority, t.encoding, octet_length(t.body) AS body_bytes
 FROM json_each(?1) AS r CROSS JOIN topic_message AS t
 WHERE t.mesh_id = r.value ->> 0 AND t.history_id > r.value ->> 1 AND t.history_id <= r.value ->> 2
 
 -- name: message_queue
 -- What was sent to a member or a queue, without its words.
-SELECT t.mesh_id, t.history_id, t.recipient_id, t.queue_id, t.priority, t.encoding, octet_length(t.body)
+SELECT t.mesh_id, t.history_id, t.recipient_id, t.queue_id, t.priority, t.encoding, octet_length(t.body) AS body_bytes
 FROM json_each(?1) AS r CROSS JOIN message_queue AS t
 WHERE t.mesh_id = r.value ->> 0 AND t.history_id > r.value ->> 1 AND t.history_id <= r.value ->> 2
 
@@ -107,7 +107,7 @@ ORDER BY 1, 2
 
 -- name: history_counter
 -- As far as history is copied, and not as far as it has come since.
-SELECT r.value ->> 0, r.value ->> 1 FROM json_each(?1) AS r
+SELECT r.value ->> 0 AS mesh_id, r.value ->> 1 AS history_id FROM json_each(?1) AS r
 ORDER BY 1, 2
 
 -- name: history_jump

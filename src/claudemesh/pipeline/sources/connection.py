@@ -37,14 +37,14 @@ def fetch(
     values: tuple[str, ...],
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows, in columns of the types of the schema whatever the store calls them."""
+    """Yield the rows, in columns of the names and types of the schema."""
+    asked = f"SELECT {', '.join(schema.names)} FROM ({sql}) AS rows"  # noqa: S608 - of the catalogue
     if driver == "sqlite":
         # SQLite's columns have no types of their own, and ADBC guesses them from what comes first: so that is a row
         # of samples, which is left out again.
         samples = ", ".join(_SAMPLES[field.type] for field in schema)
-        cursor.execute(f"SELECT {samples} UNION ALL {sql}", values or None)
-    else:
-        cursor.execute(sql, values or None)
+        asked = f"SELECT {samples} UNION ALL {asked}"
+    cursor.execute(asked, values or None)
     skipped = 0 if driver != "sqlite" else 1
     for batch in cursor.fetch_record_batch():
         rows = batch.slice(skipped)

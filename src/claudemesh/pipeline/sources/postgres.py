@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from claudemesh.storage.sqlfile import load_queries
 
 _SQL: Final = load_queries(files(__package__) / "broker_postgres.sql")
 _SNAPSHOT: Final = re.compile(r"\d+:\d+:[\d,]*")
+_BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _BLOCKS_A_PARTITION_MIN: Final = 2_000
 
 _COUNTED: Final = (  # in the order of `counts`
@@ -43,12 +44,7 @@ class PostgresBroker:
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
-
-    @property
-    def shown(self) -> str:
-        parts = urlsplit(self._uri)
-        port = f":{parts.port}" if parts.port else ""
-        return urlunsplit((parts.scheme, f"{parts.hostname or ''}{port}", parts.path, "", ""))
+        self.shown = _show(uri)
 
     def identify(self) -> Identity:
         with connected("postgresql", self._uri) as cursor:
@@ -121,8 +117,23 @@ class _PostgresMoment:
         states = {f"delivery.{state}": count for state, count in fetch_rows(self.cursor, _SQL["states"])}
         counts["delivery_queue"] = sum(states.values())
         open_, oldest_s = fetch_row(self.cursor, _SQL["lag"])
-        lag = {"open_transactions": float(open_), "oldest_s": float(oldest_s)}
+        lag = {"open_transactions": float(open_)}
+        if oldest_s is not None:  # a role without pg_read_all_stats is not told
+            lag["oldest_s"] = float(oldest_s)
         return Counted({**counts, **states}, lag)
+
+
+def _show(uri: str) -> str:
+    """Return where a server is, without who asks; refuse what libpq would quote when it cannot read it."""
+    try:
+        parts = urlsplit(uri)
+        asked = dict(parse_qsl(parts.query))
+    except ValueError:
+        parts, asked = urlsplit(""), {}
+    if not parts.scheme or "@" in parts.path or _BROKEN_ESCAPE.search(uri):
+        raise ConfigError("a store is no URL that a PostgreSQL is reached by: is its password escaped?")
+    places = "&".join(f"{name}={asked[name]}" for name in ("host", "port") if name in asked)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{places and '?' + places}"
 
 
 def _new_rows(since: Position, upto: Position) -> str:

@@ -120,10 +120,10 @@ WITH gone AS (
   DELETE FROM mesh.client_message_dedupe AS d
   USING unnest($1::bigint[], $2::text[]) AS o (sender_id, client_message_id)
   WHERE d.sender_id = o.sender_id AND d.client_message_id = o.client_message_id COLLATE "C"
-  RETURNING d.mesh_id, d.sender_id, d.client_message_id
+  RETURNING d.mesh_id, d.sender_id, d.client_message_id, d.broker_message_id
 ), tombstones AS (
-  INSERT INTO mesh.tombstone (what, mesh_id, sender_id, client_message_id, deleted_at)
-  SELECT 'dedupe', mesh_id, sender_id, client_message_id, $3 FROM gone
+  INSERT INTO mesh.tombstone (what, mesh_id, sender_id, client_message_id, broker_message_id, deleted_at)
+  SELECT 'dedupe', mesh_id, sender_id, client_message_id, broker_message_id, $3 FROM gone
 )
 SELECT count(*) FROM gone
 

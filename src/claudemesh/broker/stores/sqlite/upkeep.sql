@@ -113,8 +113,8 @@ WHERE state = 'retired' AND expires_at <= ?1 LIMIT ?2
 
 -- name: bury_id
 -- The tombstone of an id that is about to be forgotten.
-INSERT INTO tombstone (what, mesh_id, sender_id, client_message_id, deleted_at)
-SELECT 'dedupe', mesh_id, sender_id, client_message_id, ?3 FROM client_message_dedupe
+INSERT INTO tombstone (what, mesh_id, sender_id, client_message_id, broker_message_id, deleted_at)
+SELECT 'dedupe', mesh_id, sender_id, client_message_id, broker_message_id, ?3 FROM client_message_dedupe
 WHERE sender_id = ?1 AND client_message_id = ?2
 
 -- name: delete_id
