@@ -18,6 +18,7 @@ from typing import TextIO, cast
 
 PROGRAM = [sys.executable, "-P", "-m", "claudemesh.cli.main"]
 BUILDS = range(42, 50)
+HISTORY = "history.jsonl"  # what the peers were told, call by call
 REPORT = Path("build", "demo-report.html")
 WITHIN_S = 150  # a JVM and a dozen jobs, on a machine that is busy
 
@@ -47,7 +48,8 @@ class Peer:
         self.name = name
         self.folder = folder
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("CLAUDEMESH", "CI"))}
-        self.environment = inherited | {"CLAUDEMESH_HOME": str(folder / name), "NO_COLOR": "1"}
+        said = {"CLAUDEMESH_HOME": str(folder / name), "CLAUDEMESH_HISTORY": str(folder / HISTORY), "NO_COLOR": "1"}
+        self.environment = inherited | said
 
     def run(self, *words: str, expected: int = 0, is_long: bool = False) -> str:
         """Run a command and return what it says; end the demo if it does not end as it should.
@@ -137,7 +139,7 @@ def prove(operator: Peer) -> None:
     stores = ("broker/broker.db", "alice/daemon/demo/outbox.db", "bob/daemon/demo/inbox.db")
     words = [word for store in stores for word in ("--store", store)]
     files = ("--html", REPORT.name, "--out", REPORT.with_suffix(".json").name)
-    operator.show("pipeline", "report", *words, "--lake", "lake", *files, is_long=True)
+    operator.show("pipeline", "report", *words, "--history", HISTORY, "--lake", "lake", *files, is_long=True)
     REPORT.parent.mkdir(exist_ok=True)
     shutil.copy(operator.folder / REPORT.name, REPORT)
 
@@ -191,7 +193,7 @@ def main() -> int:
         broker = Broker(Peer(Path(folder), "broker"))
         try:
             tell(alice, bob, broker)
-            step(8, "What the three stores say of all this, checked on Spark")
+            step(8, "What the stores say of all this, and what alice and bob were told, checked on Spark")
             prove(Peer(Path(folder), "operator"))
         finally:
             for peer in (alice, bob):

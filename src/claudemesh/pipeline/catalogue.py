@@ -195,11 +195,15 @@ _OUTBOX: Final = _columns(
     superseded_by="string",
 )
 
+# Whose store it is, by ULIDs; no row, if nobody says.
+_OWNER: Final = Table("owner", _columns(mesh="string", owner="string"), Growth.WHOLE)
+
 OUTBOX: Final = Kind(
     "outbox",
     (
         Table("outbox", _OUTBOX),  # rows in a final state
         Table("outbox_open", _OUTBOX, Growth.WHOLE),  # all others
+        _OWNER,
     ),
 )
 
@@ -224,6 +228,7 @@ INBOX: Final = Kind(
         ),
         Table("event", _columns(seq="bigint", type="string", at="bigint")),
         Table("body", _columns(seq="bigint", body="string", meta="string", reply_to="string"), is_body=True),
+        _OWNER,
     ),
     forgets=True,
 )

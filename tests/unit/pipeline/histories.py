@@ -32,9 +32,11 @@ class Story:
         self.now = 0.0
         self.messages: dict[int, Row] = {}  # by history id
         for name in ("broker", *(f"{kind}-{name}" for kind in ("outbox", "inbox") for name in NAMES)):
-            kind = name.partition("-")[0]
-            of_kind = {one.table: [] for one in INPUTS if one.kind.name == kind}
-            self.tables[f"{mesh}/{name}"] = of_kind  # type: ignore[assignment]
+            kind, _, whose = name.partition("-")
+            of_kind: dict[str, list[Row]] = {one.table: [] for one in INPUTS if one.kind.name == kind}
+            if whose:
+                of_kind["owner"].append({"mesh": mesh, "owner": self.uid(whose)})
+            self.tables[f"{mesh}/{name}"] = of_kind
         self.broker = self.tables[f"{mesh}/broker"]
         self.broker["mesh"].append({"id": 1, "uid": mesh})
         self.broker["member"] += [{"id": self.number(name), "uid": self.uid(name)} for name in NAMES]

@@ -86,3 +86,23 @@ def test_a_log_alone_is_checked_for_what_it_contradicts_itself_in() -> None:
     MUTATIONS["zombie_done"][0](story)
     story.lines = [line for line in story.lines if line["f"] != "send"]
     assert {one.invariant for one in check_on_sqlite({}, history([story])).violations} == {"zombie_done"}
+
+
+@pytest.mark.req("S3")
+def test_a_broker_that_lost_everything_does_not_pass() -> None:
+    story = clean(5)
+    for name, rows_ in story.broker.items():
+        if name not in ("mesh", "member"):
+            rows_.clear()
+    found = {one.invariant for one in check_on_sqlite(rows([story]), history([])).violations}
+    assert "done_not_stored" in found
+
+
+@pytest.mark.req("S3")
+def test_a_store_says_whose_it_is_however_little_is_in_it() -> None:
+    """By what came to it, the inbox of one subscriber could be that of any other."""
+    story = clean(5)
+    others = [name for name in story.tables if "inbox-" in name and not name.endswith("inbox-carol")]
+    for name in others:
+        del story.tables[name]
+    assert check_on_sqlite(rows([story]), history([story])).violations == []

@@ -91,42 +91,16 @@ FROM (
 JOIN stored AS s ON s.store = e.store AND s.mesh_id = e.mesh_id AND s.history_id = e.history_id
 LEFT JOIN broker_member AS m ON m.store = e.store AND m.id = e.recipient_id
 
--- name: inbox_owner
--- Whose inbox it is: an inbox does not say, but most of what is in it was for one member.
-SELECT store, recipient AS owner, mesh FROM (
-  SELECT v.store, v.recipient, v.mesh,
-    row_number() OVER (PARTITION BY v.store ORDER BY v.votes DESC, v.recipient) AS place
-  FROM (
-    SELECT i.store, d.recipient, d.mesh, count(*) AS votes
-    FROM inbox_inbox AS i JOIN delivery AS d ON d.broker_message_id = i.broker_message_id
-    WHERE d.recipient IS NOT NULL
-    GROUP BY i.store, d.recipient, d.mesh
-  ) AS v
-) AS w WHERE place = 1
-
 -- name: received
--- What inboxes hold; those that nobody is known to own are left out.
+-- What inboxes hold; those that do not say whose they are are left out.
 SELECT i.store, o.owner, o.mesh, i.seq, i.sender_id AS sender, i.client_message_id AS id, i.broker_message_id,
   i.history_id, coalesce(i.topic, '') AS topic, CASE WHEN b.body IS NOT NULL THEN sha2(b.body, 256) END AS body
 FROM inbox_inbox AS i
 JOIN inbox_owner AS o ON o.store = i.store
 LEFT JOIN inbox_body AS b ON b.store = i.store AND b.seq = i.seq
 
--- name: outbox_owner
--- Whose outbox it is, by what the broker took from it.
-SELECT store, sender AS owner, mesh FROM (
-  SELECT v.store, v.sender, v.mesh,
-    row_number() OVER (PARTITION BY v.store ORDER BY v.votes DESC, v.sender) AS place
-  FROM (
-    SELECT o.store, a.sender, a.mesh, count(*) AS votes
-    FROM outbox_outbox AS o JOIN accepted AS a ON a.broker_message_id = o.broker_message_id
-    WHERE a.sender IS NOT NULL
-    GROUP BY o.store, a.sender, a.mesh
-  ) AS v
-) AS w WHERE place = 1
-
 -- name: queued
--- What outboxes hold, whatever became of it. One that the broker has taken nothing from has no known owner.
+-- What outboxes hold, whatever became of it; also of one that does not say whose it is.
 SELECT o.store, w.owner, w.mesh, o.seq, o.client_message_id AS id, o.request_fingerprint AS fingerprint, o.destination,
   o.status, o.broker_message_id, o.history_id, CASE WHEN p.id IS NULL THEN 0 ELSE 1 END AS is_successor
 FROM outbox_outbox AS o

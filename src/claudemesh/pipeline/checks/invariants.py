@@ -61,6 +61,8 @@ INPUTS: Final = (
     ),
     Input(INBOX, "inbox", ("seq", "sender_id", "client_message_id", "broker_message_id", "history_id", "topic")),
     Input(INBOX, "body", ("seq", "body")),
+    Input(OUTBOX, "owner", ("mesh", "owner")),
+    Input(INBOX, "owner", ("mesh", "owner")),
 )
 
 _HERE: Final = files(__package__)

@@ -14,8 +14,9 @@ WHERE s.ok_times > 0 AND a.id IS NULL AND q.id IS NULL
 -- An outbox lets go of what the broker has, and of nothing else.
 SELECT 'done' AS what, q.mesh, q.id, q.owner AS who, 'the broker has no ' || q.broker_message_id AS detail
 FROM queued AS q
+JOIN broker_mesh AS x ON x.uid = q.mesh
 LEFT JOIN accepted AS a ON a.broker_message_id = q.broker_message_id
-WHERE q.status = 'done' AND q.owner IS NOT NULL AND a.id IS NULL
+WHERE q.status = 'done' AND a.id IS NULL
 
 -- name: two_rows_one_id
 -- An id is accepted once, as long as it is not forgotten; and a message comes into an inbox once.

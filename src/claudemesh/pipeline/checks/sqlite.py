@@ -18,6 +18,7 @@ from claudemesh.pipeline.checks.invariants import (
     render_search,
 )
 from claudemesh.pipeline.history import COLUMNS, History, read_history
+from claudemesh.pipeline.sources.owner import read_owner
 from claudemesh.storage.sqlite.connection import connect
 
 Rows = Iterable[Sequence[object]]  # in the order of the input's columns
@@ -66,7 +67,11 @@ def check_stores(broker: Path, outboxes: Sequence[Path], inboxes: Sequence[Path]
 def _read(kind: Kind, path: Path) -> Tables:
     with closing(connect(path, read_only=True)) as connection:
         connection.execute("BEGIN")
-        return {one.table: list(connection.execute(_select(one))) for one in INPUTS if one.kind is kind}
+        return {
+            one.table: read_owner(path) if one.table == "owner" else list(connection.execute(_select(one)))
+            for one in INPUTS
+            if one.kind is kind
+        }
 
 
 def _select(one: Input) -> str:

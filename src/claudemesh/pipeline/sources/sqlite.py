@@ -23,6 +23,7 @@ from claudemesh.kernel.errors import ConfigError
 from claudemesh.pipeline.catalogue import BROKER, INBOX, OUTBOX, Kind, Table
 from claudemesh.pipeline.sources.connection import connected, fetch_row, fetch_rows, fetch_table
 from claudemesh.pipeline.sources.model import Counted, Identity, Moment, Position, Reading, Statement, fields
+from claudemesh.pipeline.sources.owner import read_owner
 from claudemesh.pipeline.sources.ranges import split, subtract, to_ranges, widen
 from claudemesh.storage.sqlfile import Queries, load_queries
 
@@ -47,18 +48,18 @@ class SqliteStore:
     sql: Queries
 
     def __init__(self, path: Path) -> None:
-        self._path = path.absolute()
-        self.uri = f"file:{quote(str(self._path))}?mode=ro"
+        self.path = path.absolute()
+        self.uri = f"file:{quote(str(self.path))}?mode=ro"
 
     @property
     def shown(self) -> str:
-        return f"sqlite:///{self._path}"
+        return f"sqlite:///{self.path}"
 
     def identify(self) -> Identity:
         with connected("sqlite", self.uri) as cursor:
             name, *life = fetch_row(cursor, self.sql["identity"])
         if name is None:
-            raise ConfigError(f"{self._path} does not say which store it is: it was not made by this version")
+            raise ConfigError(f"{self.path} does not say which store it is: it was not made by this version")
         return Identity(f"{self.kind.name}-{name}", "/".join(life))
 
     def read_ranges(self, table: Table, ranges: Sequence[tuple[int, ...]], partitions: int) -> Reading | None:
@@ -79,6 +80,9 @@ class _Moment:
     is_cut: bool = True
 
     def whole(self, table: Table) -> pa.Table:
+        if table.name == "owner":
+            named = [dict(zip(table.columns, row, strict=True)) for row in read_owner(self.store.path)]
+            return pa.Table.from_pylist(named, fields(table))
         return fetch_table(self.cursor, "sqlite", self.store.sql[table.name], self._bound(table), fields(table))
 
     def _bound(self, table: Table) -> tuple[str, ...]:  # noqa: ARG002 - for those that have some
@@ -168,6 +172,8 @@ class _OutboxMoment(_Moment):
         return self.store.read_ranges(table, settled, partitions)
 
     def whole(self, table: Table) -> pa.Table:
+        if table.name != "outbox_open":
+            return super().whole(table)
         values = (json.dumps(self.position["open"]),)
         return fetch_table(self.cursor, "sqlite", self.store.sql["outbox"], values, fields(table))
 
