@@ -29,7 +29,7 @@ from claudemesh.runtime.ids import UlidSource
 from claudemesh.storage.sqlfile import load_queries
 from tests.services.postgres import private_postgres, wheel
 
-MESSAGES = 2_000_000
+MESSAGES = 10_000_000
 _SQL = load_queries(files("benchmarks.pipeline") / "ingest.sql")
 
 

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from claudemesh.pipeline.catalogue import Table
-from claudemesh.pipeline.datasource import ROWS, STEPS, RowsSource, StepsSource
-from claudemesh.pipeline.frames import describe, read
+from claudemesh.pipeline.datasource import COPY, STEPS, CopySource, StepsSource
+from claudemesh.pipeline.frames import read
 from claudemesh.pipeline.lake import make_private, sync_tree
 from claudemesh.pipeline.place import Place, write_rows
 from claudemesh.pipeline.session import is_local
@@ -82,10 +82,10 @@ def _write_batch(steps: DataFrame, number: int, place: Place, moment: Moment) ->
         if few is not None:
             write_rows(few, directory)
         elif reading is not None:
-            spark.dataSource.register(RowsSource)  # here, since it starts a worker
-            with planned(place, reading) as plan:
-                rows = spark.read.format(ROWS).option("plan", str(plan)).option("columns", describe(table)).load()
-                rows.write.mode("overwrite").option("compression", "zstd").parquet(str(directory))
+            make_private(directory)
+            spark.dataSource.register(CopySource)  # here, since it starts a worker
+            with planned(place, table, reading, directory) as plan:
+                spark.read.format(COPY).option("plan", str(plan)).load().collect()
             sync_tree(directory)
         points.reach(TABLE_WRITTEN)
 
@@ -122,14 +122,14 @@ _plans = count(1)
 
 
 @contextmanager
-def planned(place: Place, reading: Reading) -> Iterator[Path]:
-    """Give a file that says how to read: ours alone, since Spark logs its options."""
+def planned(place: Place, table: Table, reading: Reading, target: Path) -> Iterator[Path]:
+    """Give a file that says what to copy: ours alone, since Spark logs its options."""
     directory = place.lake.root / "_plans"
     make_private(directory)
     plan = directory / f"{os.getpid()}-{next(_plans)}.json"
     descriptor = os.open(plan, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        json.dump(asdict(reading), file)
+        json.dump({"reading": asdict(reading), "columns": dict(table.columns), "directory": str(target)}, file)
     try:
         yield plan
     finally:

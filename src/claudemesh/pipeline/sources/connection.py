@@ -10,7 +10,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 _BATCH_ROWS: Final = 65_536
+_TYPES: Final = {"bigint": pa.int64(), "string": pa.string(), "binary": pa.binary()}
 _SAMPLES: Final = {pa.int64(): "0", pa.string(): "''", pa.binary(): "x''"}
+
+
+def to_schema(columns: Mapping[str, str]) -> pa.Schema:
+    """Return the columns of the catalogue in Arrow's types."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import pyarrow as pa
 
 from claudemesh.pipeline.catalogue import Kind, Table
+from claudemesh.pipeline.sources.connection import to_schema
 
 Driver: TypeAlias = Literal["sqlite", "postgresql"]
 Position: TypeAlias = dict[str, Any]  # JSON; every source has its own words for how far it was read
@@ -82,5 +83,4 @@ class Store(Protocol):
 
 
 def fields(table: Table) -> pa.Schema:
-    types = {"bigint": pa.int64(), "string": pa.string(), "binary": pa.binary()}
-    return pa.schema([(name, types[kind]) for name, kind in table.columns.items()])
+    return to_schema(table.columns)
