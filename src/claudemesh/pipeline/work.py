@@ -53,7 +53,7 @@ class Work:
     def bring(self, *, verify: bool = True) -> Cut:
         """Return the cut that was asked for, or one of now; `verify` counts the stores even if nothing is new."""
         if self._asked.cut is not None:
-            return self.lake.cut(self._asked.cut)
+            return self.lake.cut(self._asked.cut).of_now()
         from claudemesh.pipeline.ingest import Ingest, Wish  # noqa: PLC0415 - the drivers of the stores
         from claudemesh.pipeline.metrics import write_metrics  # noqa: PLC0415 - as above
         from claudemesh.pipeline.stores import find_stores, open_stores, readable  # noqa: PLC0415 - as above

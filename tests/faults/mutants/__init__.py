@@ -5,7 +5,18 @@ were bitten by: a lookup before an insert, a key scoped too widely, a receipt th
 budget, a row that blocks its queue for good, a lease without its fence.
 """
 
-from tests.faults.mutants import archive, broker, broker_stores, checks, daemon, engine, postgres, session, surfaces
+from tests.faults.mutants import (
+    archive,
+    broker,
+    broker_stores,
+    checks,
+    daemon,
+    engine,
+    pipeline,
+    postgres,
+    session,
+    surfaces,
+)
 from tests.requirements import Fault
 
 MUTANTS: tuple[Fault, ...] = (
@@ -13,6 +24,7 @@ MUTANTS: tuple[Fault, ...] = (
     *archive.MUTANTS,
     *checks.MUTANTS,
     *daemon.MUTANTS,
+    *pipeline.MUTANTS,
     *broker.MUTANTS,
     *broker_stores.MUTANTS,
     *postgres.MUTANTS,

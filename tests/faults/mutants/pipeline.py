@@ -1,0 +1,92 @@
+"""In the pipeline: what is copied, and what is made of it.
+
+The ids that they are of, S1 and S2, are proven when the stores that come later are copied too.
+"""
+
+from tests.requirements import Fault
+
+_AUDIT = "tests/spark/test_jobs_audit.py"
+_FILES = "tests/contract/pipeline/test_sqlite_source.py"
+_ORPHANS = "tests/spark/test_jobs_orphans.py"
+_SNAPSHOTS = "tests/contract/pipeline/test_postgres_source.py"
+_VIEWS = "tests/spark/test_jobs_views.py"
+
+MUTANTS: tuple[Fault, ...] = (
+    Fault(
+        what="Ingest goes on from the greatest that it has seen, and what commits late is lost.",
+        file="pipeline/sources/broker_postgres.sql",
+        old="t.commit_xid >= pg_snapshot_xmin('{since}'::pg_snapshot)",
+        new="t.commit_xid >= pg_snapshot_xmax('{since}'::pg_snapshot)",
+        test=f"{_SNAPSHOTS}::test_what_commits_late_is_copied_all_the_same",
+    ),
+    Fault(
+        what="What was committed beyond the horizon is copied again with the next batch.",
+        file="pipeline/sources/broker_postgres.sql",
+        old="AND NOT pg_visible_in_snapshot(t.commit_xid, '{since}'::pg_snapshot)\n",
+        new="",
+        test=f"{_SNAPSHOTS}::test_what_commits_late_is_copied_all_the_same",
+    ),
+    Fault(
+        what="A batch that is made again after a crash holds what came since, and so does the next.",
+        file="pipeline/sources/broker_postgres.sql",
+        old="AND pg_visible_in_snapshot(t.commit_xid, '{upto}'::pg_snapshot)",
+        new="",
+        test=f"{_SNAPSHOTS}::test_a_step_that_is_made_again_is_the_same_whatever_came_since",
+    ),
+    Fault(
+        what="The order of a mesh seems to have come further than it was copied.",
+        file="pipeline/sources/broker_sqlite.sql",
+        old="SELECT r.value ->> 0 AS mesh_id, r.value ->> 1 AS history_id FROM json_each(?1) AS r",
+        new="SELECT mesh_id, history_id FROM history_counter WHERE ?1 <> ''",
+        test=f"{_FILES}::test_what_was_committed_after_the_marks_is_for_the_next_cut",
+    ),
+    Fault(
+        what="A send that was open at one ingest and settled at the next is in no copy.",
+        file="pipeline/sources/sqlite.py",
+        old='candidates = [*map(tuple, begun["open"])]',
+        new="candidates = []",
+        test=f"{_FILES}::test_a_row_of_an_outbox_is_copied_once_it_is_settled_and_shown_as_open_until_then",
+    ),
+    Fault(
+        what="What people wrote is copied though nobody asked for it.",
+        file="pipeline/catalogue.py",
+        old="and (bodies or not one.is_body)",
+        new="",
+        test=f"{_SNAPSHOTS}::test_bodies_are_copied_only_if_they_are_asked_for",
+    ),
+    Fault(
+        what="A delivery to somebody else counts as the one that was wanted.",
+        file="pipeline/jobs/orphans.py",
+        old='.groupBy(*_BLOCK, "kind", "whose")',
+        new='.groupBy(*_BLOCK, "kind")',
+        test=f"{_ORPHANS}::test_several_holes_and_rows_for_somebody_else_are_named_exactly",
+    ),
+    Fault(
+        what="Two numbers of a block share a bit.",
+        file="pipeline/jobs/orphans.py",
+        old="history_id & 63 AS INT",
+        new="history_id & 31 AS INT",
+        test=f"{_ORPHANS}::test_every_place_of_a_word_is_looked_at",
+    ),
+    Fault(
+        what="What retention deleted while it was copied is an orphan.",
+        file="pipeline/jobs/orphans.py",
+        old='f"{name} & ~buried"',
+        new='f"{name}"',
+        test=f"{_ORPHANS}::test_what_retention_deleted_is_no_orphan_whether_it_was_copied_before_or_not",
+    ),
+    Fault(
+        what="A delivery that was given back is delivered.",
+        file="pipeline/jobs/views.py",
+        old="delivered = 0 OR returned > delivered",
+        new="delivered = 0",
+        test=f"{_VIEWS}::test_the_state_of_a_delivery_is_the_fold_of_its_journal",
+    ),
+    Fault(
+        what="A leaf does not say where its fields end.",
+        file="pipeline/jobs/audit.py",
+        old='F.octet_length(text).cast("string")',
+        new='F.lit("")',
+        test=f"{_AUDIT}::test_the_heads_are_those_of_an_independent_computation",
+    ),
+)
