@@ -89,10 +89,10 @@ fast: setup
 	$(BIN)/coverage report --include='*/claudemesh/kernel/*' --fail-under=100
 	$(PYTEST) -n auto --dist worksteal $(filter-out tests/unit,$(FAST))
 
-# Most of these wait far longer than they compute: three at once. Those that starve, kill and time processes run alone.
+# Most of these wait far longer than they compute: two at once. Those that starve, kill and time processes run alone.
 .PHONY: real
 real: setup
-	$(PYTEST) -n 3 --dist worksteal $(filter-out $(ALONE),$(REAL))
+	$(PYTEST) -n 2 --dist worksteal $(filter-out $(ALONE),$(REAL))
 	$(PYTEST) $(ALONE)
 
 # One process, one JVM.

@@ -99,8 +99,10 @@ def bury(rows: Rows, history_id: int) -> None:
 
 
 def forget(rows: Rows, id_: str, sender: int = ALICE) -> None:
-    """Leave the tombstone of an id."""
+    """Leave the tombstone of an id, which also names its message."""
     named = {"sender_id": sender, "client_message_id": id_}
+    known = [row for row in rows["client_message_dedupe"] if named.items() <= row.items()]
+    named |= {"broker_message_id": known[0]["broker_message_id"] if known else None}
     rows["tombstone"].append({"id": len(rows["tombstone"]) + 1, "what": "dedupe", "mesh_id": 1, **named})
 
 

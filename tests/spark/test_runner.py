@@ -50,7 +50,7 @@ class Scene:
                 else self.lake.whole(kind.name, number, table.name, number)
             )
             make_private(place)
-            content = pa.Table.from_pylist(rows[table.name], fields(table))
+            content = pa.Table.from_pylist(rows.get(table.name, []), fields(table))
             pyarrow.parquet.write_table(content, place / "rows.parquet")
         return SourceCut(
             kind=kind.name,
