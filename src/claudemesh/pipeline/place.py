@@ -53,7 +53,7 @@ class Place:
         try:
             *_, offset = (self.checkpoint / "offsets" / str(begun - 1)).read_text(encoding="utf-8").splitlines()
             position: Position = json.loads(offset)["position"]
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise BrokenCheckpointError("its checkpoint cannot be read") from error
         return position
 

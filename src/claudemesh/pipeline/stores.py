@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from claudemesh.kernel.errors import ConfigError, InvalidRequest, StoreUnavailable
+from claudemesh.kernel.errors import ConfigError, DependencyError, InvalidRequest
 from claudemesh.pipeline.sources.connection import connected, fetch_rows
 from claudemesh.pipeline.sources.model import Store
 from claudemesh.pipeline.sources.postgres import PostgresBroker
@@ -70,4 +70,4 @@ def readable() -> Iterator[None]:
     try:
         yield
     except Error as error:
-        raise StoreUnavailable(str(error).partition("\n")[0]) from error
+        raise DependencyError(str(error).partition("\n")[0]) from error

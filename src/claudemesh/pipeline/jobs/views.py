@@ -70,10 +70,10 @@ def named_mesh(rows: DataFrame, tables: Tables) -> DataFrame:
     return rows.join(F.broadcast(meshes), "mesh_id", "left")
 
 
-def named_sender(rows: DataFrame, tables: Tables, number: str = "sender_id") -> DataFrame:
+def named_sender(rows: DataFrame, tables: Tables) -> DataFrame:
     """Add `sender`, as the world knows it."""
-    members = tables["member"].select(F.col("id").alias(number), F.col("uid").alias("sender"))
-    return rows.join(F.broadcast(members), number, "left")
+    members = tables["member"].select(F.col("id").alias("sender_id"), F.col("uid").alias("sender"))
+    return rows.join(F.broadcast(members), "sender_id", "left")
 
 
 def day_of(at_ms: str) -> Column:

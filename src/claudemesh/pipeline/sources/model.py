@@ -2,12 +2,21 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from claudemesh.pipeline.catalogue import Kind, Table
 from claudemesh.pipeline.sources.connection import to_schema
+
+BROKER_COUNTED: Final = (  # in the order of `counts`, whichever database a broker is on
+    "client_message_dedupe",
+    "message_history",
+    "topic_message",
+    "message_queue",
+    "mention_index",
+    "queue_lease",
+)
 
 Driver: TypeAlias = Literal["sqlite", "postgresql"]
 Position: TypeAlias = dict[str, Any]  # JSON; every source has its own words for how far it was read

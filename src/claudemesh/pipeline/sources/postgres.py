@@ -17,22 +17,22 @@ import pyarrow as pa
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.pipeline.catalogue import BROKER, Growth, Table
 from claudemesh.pipeline.sources.connection import connected, fetch_row, fetch_rows, fetch_table
-from claudemesh.pipeline.sources.model import Counted, Identity, Moment, Position, Reading, Statement, fields
+from claudemesh.pipeline.sources.model import (
+    BROKER_COUNTED,
+    Counted,
+    Identity,
+    Moment,
+    Position,
+    Reading,
+    Statement,
+    fields,
+)
 from claudemesh.storage.sqlfile import load_queries
 
 _SQL: Final = load_queries(files(__package__) / "broker_postgres.sql")
 _SNAPSHOT: Final = re.compile(r"\d+:\d+:[\d,]*")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _BLOCKS_A_PARTITION_MIN: Final = 2_000
-
-_COUNTED: Final = (  # in the order of `counts`
-    "client_message_dedupe",
-    "message_history",
-    "topic_message",
-    "message_queue",
-    "mention_index",
-    "queue_lease",
-)
 
 # Which tables of the store a table of the lake is read from, by the names of their statements.
 _PARTS: Final = {"body": ("posted_body", "sent_body")}
@@ -113,7 +113,7 @@ class _PostgresMoment:
         return fetch_table(self.cursor, "postgresql", _SQL[table.name], (), fields(table))
 
     def count(self, since: Position | None, before: Mapping[str, int]) -> Counted:  # noqa: ARG002 - it keeps all
-        counts = dict(zip(_COUNTED, fetch_row(self.cursor, _SQL["counts"]), strict=True))
+        counts = dict(zip(BROKER_COUNTED, fetch_row(self.cursor, _SQL["counts"]), strict=True))
         states = {f"delivery.{state}": count for state, count in fetch_rows(self.cursor, _SQL["states"])}
         counts["delivery_queue"] = sum(states.values())
         open_, oldest_s = fetch_row(self.cursor, _SQL["lag"])

@@ -22,7 +22,16 @@ import pyarrow as pa
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.pipeline.catalogue import BROKER, INBOX, OUTBOX, Kind, Table
 from claudemesh.pipeline.sources.connection import connected, fetch_row, fetch_rows, fetch_table
-from claudemesh.pipeline.sources.model import Counted, Identity, Moment, Position, Reading, Statement, fields
+from claudemesh.pipeline.sources.model import (
+    BROKER_COUNTED,
+    Counted,
+    Identity,
+    Moment,
+    Position,
+    Reading,
+    Statement,
+    fields,
+)
 from claudemesh.pipeline.sources.owner import read_owner
 from claudemesh.pipeline.sources.ranges import split, subtract, to_ranges, widen
 from claudemesh.storage.sqlfile import Queries, load_queries
@@ -30,15 +39,6 @@ from claudemesh.storage.sqlfile import Queries, load_queries
 _HERE: Final = files(__package__)
 _ROWS_A_PARTITION_MIN: Final = 100_000
 _OPEN_RANGES_MAX: Final = 1_000
-
-_BROKER_COUNTED: Final = (  # in the order of `counts`
-    "client_message_dedupe",
-    "message_history",
-    "topic_message",
-    "message_queue",
-    "mention_index",
-    "queue_lease",
-)
 
 
 class SqliteStore:
@@ -127,7 +127,7 @@ class _BrokerMoment(_Moment):
         return json.dumps(self.position["history"])
 
     def count(self, since: Position | None, before: Mapping[str, int]) -> Counted:  # noqa: ARG002 - it keeps all
-        counts = dict(zip(_BROKER_COUNTED, self._rows("counts", self._marks)[0], strict=True))
+        counts = dict(zip(BROKER_COUNTED, self._rows("counts", self._marks)[0], strict=True))
         states = {f"delivery.{state}": count for state, count in self._rows("states", self._marks)}
         counts["delivery_queue"] = sum(states.values())
         return Counted({**counts, **states})
