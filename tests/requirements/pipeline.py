@@ -38,7 +38,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         faults=(
             Fault(
                 what="A total that is less than the store's own passes.",
-                file="pipeline/runner.py",
+                file="pipeline/outputs.py",
                 old="in pairs if said != counted]",
                 new="in pairs if said > counted]",
                 test="tests/unit/pipeline/test_runner.py"
@@ -46,9 +46,9 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="What a report leaves out altogether is not missed.",
-                file="pipeline/runner.py",
-                old="{count: 0 for count in counts if",
-                new="{count: 0 for count in () if",
+                file="pipeline/outputs.py",
+                old="{name: 0 for name in counts if",
+                new="{name: 0 for name in () if",
                 test="tests/unit/pipeline/test_runner.py"
                 "::test_what_the_store_counts_and_no_row_is_of_is_a_total_too",
             ),

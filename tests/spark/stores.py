@@ -7,20 +7,11 @@ from contextlib import contextmanager
 
 import duckdb
 
+from claudemesh.pipeline.catalogue import BROKER, Growth
 from claudemesh.pipeline.lake import Cut, Lake
 from claudemesh.pipeline.stores import open_store
 
-KEYS = {
-    "client_message_dedupe": ("sender_id", "client_message_id"),
-    "message_history": ("mesh_id", "history_id"),
-    "topic_message": ("mesh_id", "history_id"),
-    "message_queue": ("mesh_id", "history_id"),
-    "delivery_queue": ("mesh_id", "history_id", "recipient_id"),
-    "mention_index": ("mesh_id", "history_id", "mentioned"),
-    "queue_lease": ("mesh_id", "history_id"),
-    "delivery_event": ("id",),
-    "tombstone": ("id",),
-}
+KEYS = {table.name: table.key for table in BROKER.wanted(Growth.APPEND, bodies=False)}
 
 
 class Writer:

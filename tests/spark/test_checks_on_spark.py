@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from claudemesh.pipeline.checks.invariants import INPUTS, Input, kind_of
+from claudemesh.pipeline.catalogue import kind_of
+from claudemesh.pipeline.checks.invariants import INPUTS, Input
 from claudemesh.pipeline.checks.spark import check_inputs, gather
 from claudemesh.pipeline.checks.sqlite import check_on_sqlite
 from tests.unit.pipeline.histories import clean, history, rows

@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 from claudemesh.pipeline.catalogue import BROKER, Growth
 from claudemesh.pipeline.jobs import latency, limits, retention, traffic
 from claudemesh.pipeline.jobs.params import Params
-from claudemesh.pipeline.jobs.registry import JOBS
 from claudemesh.pipeline.jobs.views import DAY_MS, deliveries, live
+from claudemesh.pipeline.registry import JOBS
 from tests.spark.rows import (
     ALICE,
     BOB,

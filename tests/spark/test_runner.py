@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 from claudemesh.pipeline import runner
 from claudemesh.pipeline.catalogue import BROKER, INBOX, Growth, Kind
 from claudemesh.pipeline.jobs.params import Params
-from claudemesh.pipeline.jobs.registry import JOBS
 from claudemesh.pipeline.lake import Cut, Lake, SourceCut, make_private
+from claudemesh.pipeline.outputs import Run, read_output
 from claudemesh.pipeline.progress import Progress
+from claudemesh.pipeline.registry import JOBS
 from claudemesh.pipeline.report.build import build_report
 from claudemesh.pipeline.sources.model import fields
 from tests.doubles import ManualClock
@@ -32,13 +33,13 @@ class Scene:
         self.spark = spark
         self.lake = Lake(root)
 
-    def cut(self, number: int, rows: Rows, inbox: Rows | None = None, **counts: int) -> runner.Run:
+    def cut(self, number: int, rows: Rows, inbox: Rows | None = None, **counts: int) -> Run:
         sources = {"broker": self._copy(number, BROKER, rows, {**count(rows), **counts})}
         if inbox is not None:
             sources["inbox"] = self._copy(number, INBOX, inbox, {"inbox": len(inbox["inbox"])})
         cut = Cut(number=number, at_ms=NOW, sources=sources, read=[*sources])
         progress = Progress(io.StringIO(), ManualClock())
-        return runner.Run(self.spark, self.lake, cut, Params(now_ms=NOW, retention_days=30), progress)
+        return Run(self.spark, self.lake, cut, Params(now_ms=NOW, retention_days=30), progress)
 
     def _copy(self, number: int, kind: Kind, rows: Rows, counts: dict[str, int]) -> SourceCut:
         """Copy the rows, with what people wrote if there is any."""
@@ -109,7 +110,7 @@ def test_what_a_job_gives_is_published_with_its_summary_last(scene: Scene) -> No
     ]
     done = json.loads((scene.lake.gold("orphans", 1) / runner.DONE).read_text())
     assert done["violations"] == result.violations == 1
-    assert runner.read_output(run, "orphans", "broker", "orphans").count_rows() == 1
+    assert read_output(run, JOBS["orphans"], "broker", "orphans").count_rows() == 1
 
 
 @pytest.mark.req("S2", "S4")

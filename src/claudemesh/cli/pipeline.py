@@ -18,7 +18,7 @@ from claudemesh.pipeline.jobs.params import RETENTION_DAYS, SENDS_PER_WINDOW, WI
 from claudemesh.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from claudemesh.pipeline.runner import Result, Run
+    from claudemesh.pipeline.outputs import Result, Run
     from claudemesh.pipeline.work import Work
 
 ITEMS_SHOWN: Final = 50

@@ -1,17 +1,19 @@
-"""What the lake holds: for every kind of store its tables, their columns, and how they grow.
+"""What the lake holds: for every kind of store its tables, their columns, how they grow and what goes from them.
 
 A table is named as in the store that it is copied from. An append-only table is copied row by row, each row once;
-a small one that changes is copied whole with every cut. To add a store: a kind here, its statements in `sources/`,
-and a function over its frames in `jobs/`.
+a small one that changes is copied whole with every cut. To add a store: a kind here, in `sources/` a file with what
+cannot be said here (how to tell who it is, how far it has come and what it counts), and functions over its frames.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 from zlib import crc32
 
 Type: TypeAlias = Literal["bigint", "string", "binary"]
+
+TOMBSTONE: Final = "tombstone"  # of a kind that deletes: what it deleted
 
 
 class Growth(StrEnum):
@@ -20,18 +22,42 @@ class Growth(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """Numbers that one writer gives to rows in the order of commits: up to a mark, none is ever added."""
+
+    name: str
+    number: str  # the column
+    within: str | None = None  # a column, each value of which has numbers of its own
+    is_journal: bool = False  # of what happens to rows of others: read after these, in the moment of the cut
+
+
+@dataclass(frozen=True, slots=True)
+class Grave:
+    """Which tombstones say that a row is gone: those of a word, by columns of both."""
+
+    what: str
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     name: str
     columns: Mapping[str, Type]
     growth: Growth = Growth.APPEND
+    series: Series | None = None  # of an append-only table
+    key: tuple[str, ...] = ()  # of an append-only table: no two rows have the same
+    grave: Grave | None = None
     is_body: bool = False  # what people wrote: only in a lake that was asked to hold it
+    open_of: str | None = None  # the rows of that table that may still change: not in it until they are settled
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind of store."""
 
     name: str
+    marker: str  # a table that no other kind has
+    files: str  # where a home has such stores
     tables: tuple[Table, ...]
     forgets: bool = False  # rows go without a tombstone: what was copied of them once is all there is
 
@@ -40,23 +66,58 @@ class Kind:
         """Tell one form of the tables from another: a copy in another one is read anew."""
         return crc32(repr(self.tables).encode())
 
+    @property
+    def series(self) -> tuple[Series, ...]:
+        return tuple(dict.fromkeys(table.series for table in self.tables if table.series))
+
     def table(self, name: str) -> Table:
         return next(table for table in self.tables if table.name == name)
 
     def wanted(self, growth: Growth, *, bodies: bool) -> tuple[Table, ...]:
         return tuple(one for one in self.tables if one.growth is growth and (bodies or not one.is_body))
 
+    def open_rows(self, name: str) -> Table | None:
+        """Return the table that holds those rows of the named one that may still change, if there is any."""
+        return next((table for table in self.tables if table.open_of == name), None)
+
 
 def _columns(**types: Type) -> dict[str, Type]:
     return types
 
 
+def _whole(name: str, /, **types: Type) -> Table:
+    return Table(name=name, columns=types, growth=Growth.WHOLE)
+
+
+# --- the broker's ----------------------------------------------------------------------------------
+
+_HISTORY: Final = Series("history", "history_id", within="mesh_id")
+_EVENTS: Final = Series("delivery_event", "id", is_journal=True)
+_TOMBSTONES: Final = Series(TOMBSTONE, "id", is_journal=True)
+_MESSAGE: Final = Grave("message", ("mesh_id", "history_id"))
+_ID: Final = Grave("dedupe", ("broker_message_id",))  # not by the id itself: it may be in use again
+
+
+def _of_message(name: str, /, *key: str, is_body: bool = False, **types: Type) -> Table:
+    """Return a table whose rows come and go with their message."""
+    return Table(
+        name=name,
+        columns=_columns(mesh_id="bigint", history_id="bigint", **types),
+        series=_HISTORY,
+        key=("mesh_id", "history_id", *key),
+        grave=_MESSAGE,
+        is_body=is_body,
+    )
+
+
 BROKER: Final = Kind(
-    "broker",
-    (
+    name="broker",
+    marker="message_history",
+    files="broker.db",
+    tables=(
         Table(
-            "client_message_dedupe",  # accepted ids
-            _columns(
+            name="client_message_dedupe",  # accepted ids
+            columns=_columns(
                 sender_id="bigint",
                 client_message_id="string",
                 mesh_id="bigint",
@@ -65,49 +126,34 @@ BROKER: Final = Kind(
                 first_seen_at="bigint",
                 expires_at="bigint",
             ),
+            series=_HISTORY,
+            key=("broker_message_id",),
+            grave=_ID,
         ),
-        Table(
+        _of_message(
             "message_history",
-            _columns(
-                mesh_id="bigint",
-                history_id="bigint",
-                broker_message_id="string",
-                sender_id="bigint",
-                client_message_id="string",
-                kind="string",
-                accepted_at="bigint",
-                sender_seq="bigint",
-            ),
+            broker_message_id="string",
+            sender_id="bigint",
+            client_message_id="string",
+            kind="string",
+            accepted_at="bigint",
+            sender_seq="bigint",
         ),
-        Table(
-            "topic_message",
-            _columns(
-                mesh_id="bigint",
-                history_id="bigint",
-                topic_id="bigint",
-                priority="string",
-                encoding="string",
-                body_bytes="bigint",
-            ),
-        ),
-        Table(
+        _of_message("topic_message", topic_id="bigint", priority="string", encoding="string", body_bytes="bigint"),
+        _of_message(
             "message_queue",
-            _columns(
-                mesh_id="bigint",
-                history_id="bigint",
-                recipient_id="bigint",
-                queue_id="bigint",
-                priority="string",
-                encoding="string",
-                body_bytes="bigint",
-            ),
+            recipient_id="bigint",
+            queue_id="bigint",
+            priority="string",
+            encoding="string",
+            body_bytes="bigint",
         ),
-        Table("delivery_queue", _columns(mesh_id="bigint", history_id="bigint", recipient_id="bigint")),
-        Table("mention_index", _columns(mesh_id="bigint", history_id="bigint", mentioned="string")),
-        Table("queue_lease", _columns(mesh_id="bigint", history_id="bigint", queue_id="bigint")),
+        _of_message("delivery_queue", "recipient_id", recipient_id="bigint"),
+        _of_message("mention_index", "mentioned", mentioned="string"),
+        _of_message("queue_lease", queue_id="bigint"),
         Table(
-            "delivery_event",
-            _columns(
+            name="delivery_event",
+            columns=_columns(
                 id="bigint",
                 mesh_id="bigint",
                 history_id="bigint",
@@ -117,10 +163,13 @@ BROKER: Final = Kind(
                 attempts="bigint",
                 reason="string",
             ),
+            series=_EVENTS,
+            key=("id",),
+            grave=_MESSAGE,
         ),
         Table(
-            "tombstone",
-            _columns(
+            name=TOMBSTONE,
+            columns=_columns(
                 id="bigint",
                 what="string",
                 mesh_id="bigint",
@@ -130,107 +179,114 @@ BROKER: Final = Kind(
                 history_id="bigint",
                 deleted_at="bigint",
             ),
+            series=_TOMBSTONES,
+            key=("id",),
         ),
-        Table(
-            "body",
-            _columns(mesh_id="bigint", history_id="bigint", encoding="string", body="string"),
-            is_body=True,
-        ),
-        Table(
+        _of_message("body", is_body=True, encoding="string", body="string"),
+        _whole(
             "retired_id",  # ids that were given up before they were accepted
-            _columns(
-                sender_id="bigint",
-                client_message_id="string",
-                mesh_id="bigint",
-                first_seen_at="bigint",
-                expires_at="bigint",
-            ),
-            Growth.WHOLE,
+            sender_id="bigint",
+            client_message_id="string",
+            mesh_id="bigint",
+            first_seen_at="bigint",
+            expires_at="bigint",
         ),
-        Table(
-            "mesh",
-            _columns(id="bigint", uid="string", slug="string", sends_per_window="bigint", created_at="bigint"),
-            Growth.WHOLE,
-        ),
-        Table(
+        _whole("mesh", id="bigint", uid="string", slug="string", sends_per_window="bigint", created_at="bigint"),
+        _whole(
             "member",
-            _columns(
-                id="bigint",
-                uid="string",
-                mesh_id="bigint",
-                name="string",
-                pubkey="string",
-                role="string",
-                joined_at="bigint",
-                revoked_at="bigint",
-            ),
-            Growth.WHOLE,
+            id="bigint",
+            uid="string",
+            mesh_id="bigint",
+            name="string",
+            pubkey="string",
+            role="string",
+            joined_at="bigint",
+            revoked_at="bigint",
         ),
-        Table("topic", _columns(id="bigint", mesh_id="bigint", name="string"), Growth.WHOLE),
-        Table("queue", _columns(id="bigint", mesh_id="bigint", name="string"), Growth.WHOLE),
-        Table("history_counter", _columns(mesh_id="bigint", history_id="bigint"), Growth.WHOLE),
-        Table(
-            "history_jump",
-            _columns(mesh_id="bigint", after_history_id="bigint", skipped="bigint", epoch="bigint"),
-            Growth.WHOLE,
-        ),
+        _whole("topic", id="bigint", mesh_id="bigint", name="string"),
+        _whole("queue", id="bigint", mesh_id="bigint", name="string"),
+        _whole("history_counter", mesh_id="bigint", history_id="bigint"),
+        _whole("history_jump", mesh_id="bigint", after_history_id="bigint", skipped="bigint", epoch="bigint"),
     ),
 )
 
-_OUTBOX: Final = _columns(
-    seq="bigint",
-    id="string",
-    client_message_id="string",
-    request_fingerprint="binary",
-    to_asked="string",
-    destination="string",
-    enqueued_at="bigint",
-    attempts="bigint",
-    status="string",
-    last_error="string",
-    delivered_at="bigint",
-    broker_message_id="string",
-    history_id="bigint",
-    aborted_at="bigint",
-    superseded_by="string",
-)
+# --- a daemon's ------------------------------------------------------------------------------------
 
 # Whose store it is, by ULIDs; no row, if nobody says.
-_OWNER: Final = Table("owner", _columns(mesh="string", owner="string"), Growth.WHOLE)
+OWNER: Final = _whole("owner", mesh="string", owner="string")
+
+_SENDS: Final = Table(
+    name="outbox",
+    columns=_columns(
+        seq="bigint",
+        id="string",
+        client_message_id="string",
+        request_fingerprint="binary",
+        to_asked="string",
+        destination="string",
+        enqueued_at="bigint",
+        attempts="bigint",
+        status="string",
+        last_error="string",
+        delivered_at="bigint",
+        broker_message_id="string",
+        history_id="bigint",
+        aborted_at="bigint",
+        superseded_by="string",
+    ),
+    series=Series("outbox", "seq"),
+    key=("seq",),
+)
 
 OUTBOX: Final = Kind(
-    "outbox",
-    (
-        Table("outbox", _OUTBOX),  # rows in a final state
-        Table("outbox_open", _OUTBOX, Growth.WHOLE),  # all others
-        _OWNER,
+    name="outbox",
+    marker="outbox",
+    files="daemon/*/outbox.db",
+    tables=(
+        _SENDS,
+        Table(name="outbox_open", columns=_SENDS.columns, growth=Growth.WHOLE, open_of="outbox"),
+        OWNER,
     ),
 )
 
+_RECEIVED: Final = Series("event", "seq")
+
+
+def _of_inbox(name: str, /, *, is_body: bool = False, **types: Type) -> Table:
+    columns = _columns(seq="bigint", **types)
+    return Table(name=name, columns=columns, series=_RECEIVED, key=("seq",), is_body=is_body)
+
+
 INBOX: Final = Kind(
-    "inbox",
-    (
-        Table(
+    name="inbox",
+    marker="inbox",
+    files="daemon/*/inbox.db",
+    tables=(
+        _of_inbox(
             "inbox",
-            _columns(
-                seq="bigint",
-                sender_id="string",
-                client_message_id="string",
-                broker_message_id="string",
-                history_id="bigint",
-                sender_pubkey="string",
-                sender_name="string",
-                topic="string",
-                priority="string",
-                accepted_at="bigint",
-                received_at="bigint",
-            ),
+            sender_id="string",
+            client_message_id="string",
+            broker_message_id="string",
+            history_id="bigint",
+            sender_pubkey="string",
+            sender_name="string",
+            topic="string",
+            priority="string",
+            accepted_at="bigint",
+            received_at="bigint",
         ),
-        Table("event", _columns(seq="bigint", type="string", at="bigint")),
-        Table("body", _columns(seq="bigint", body="string", meta="string", reply_to="string"), is_body=True),
-        _OWNER,
+        _of_inbox("event", type="string", at="bigint"),
+        _of_inbox("body", is_body=True, body="string", meta="string", reply_to="string"),
+        OWNER,
     ),
     forgets=True,
 )
 
-KINDS: Final = {kind.name: kind for kind in (BROKER, OUTBOX, INBOX)}
+# In the order in which messages pass them: what one handed on before it was read, is in the next.
+KINDS: Final = {kind.name: kind for kind in (OUTBOX, BROKER, INBOX)}
+
+
+def kind_of(tables: Iterable[str]) -> Kind | None:
+    """Say which kind of store has these tables."""
+    named = frozenset(tables)
+    return next((kind for kind in KINDS.values() if kind.marker in named), None)

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,11 +14,10 @@ from typing import Final
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from claudemesh.pipeline.catalogue import Table
+from claudemesh.pipeline.catalogue import TOMBSTONE, Table
 from claudemesh.pipeline.datasource import COPY, STEPS, CopySource, StepsSource
-from claudemesh.pipeline.frames import read
+from claudemesh.pipeline.frames import buried_rows, read
 from claudemesh.pipeline.lake import make_private, sync_tree
 from claudemesh.pipeline.place import Place, write_rows
 from claudemesh.pipeline.session import is_local
@@ -31,8 +30,6 @@ BATCH_WRITTEN: Final = points.declare("pipeline.batch_written")
 
 FEW: Final = 50_000  # rows that the driver reads and writes by itself
 _THREADS: Final = 4  # tables that are written at once: a small one is mostly waiting
-_MESSAGE_KEY: Final = ["mesh_id", "history_id"]
-_ID_KEY: Final = ["broker_message_id"]  # the id itself may be in use again
 
 
 def copy_upto(spark: SparkSession, place: Place, moment: Moment) -> None:
@@ -136,23 +133,21 @@ def planned(place: Place, table: Table, reading: Reading, target: Path) -> Itera
         plan.unlink()
 
 
-def count_gone(session: Callable[[], SparkSession], place: Place, batches: range) -> dict[str, int]:
+def count_gone(
+    session: Callable[[], SparkSession], place: Place, batches: range, counted: Container[str]
+) -> dict[str, int]:
     """Return of how many rows in the lake the tombstones of these batches say that the store has them no more."""
-    table = next((one for one in place.appended if one.name == "tombstone"), None)
+    table = next((one for one in place.appended if one.name == TOMBSTONE), None)
     graves = [place.batch(table, number) for number in batches] if table else []
     present = [grave for grave in graves if grave.is_dir()]
     if table is None or not present:
         return {}
     spark = session()
     tombstones = read(spark, table, present).cache()
-    messages = tombstones.where(F.col("what") == "message").select(*_MESSAGE_KEY)
-    ids = tombstones.where(F.col("what") == "dedupe").select(*_ID_KEY)
     gone: dict[str, int] = {}
-    for table in place.appended:
-        key, deleted = (_ID_KEY, ids) if table.name == "client_message_dedupe" else (_MESSAGE_KEY, messages)
-        if table.name in ("tombstone", "delivery_event") or not {*key} <= {*table.columns}:
-            continue
-        rows = read(spark, table, place.lake.batches(place.source, place.generation, table.name, batches.stop))
-        gone[table.name] = rows.join(deleted, key, "left_semi").count()
+    for one in place.appended:
+        if one.grave is not None and one.name in counted:
+            rows = read(spark, one, place.lake.batches(place.source, place.generation, one.name, batches.stop))
+            gone[one.name] = rows.join(buried_rows(tombstones, one.grave), [*one.grave.key], "left_semi").count()
     tombstones.unpersist()
     return gone

@@ -3,16 +3,18 @@
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from claudemesh.pipeline.catalogue import KINDS, Growth, Table
+from claudemesh.pipeline.catalogue import KINDS, Grave, Growth, Table
 from claudemesh.pipeline.lake import Cut, Lake
 
 
 def tables(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, DataFrame]:
-    """Return the tables as they were at the cut; `outbox` with the rows that were still open."""
+    """Return the tables as they were at the cut, with the rows that may still change."""
     at = cut.sources[source]
+    kind = KINDS[at.kind]
     found: dict[str, DataFrame] = {}
-    for table in KINDS[at.kind].tables:
+    for table in kind.tables:
         if table.is_body and not at.bodies:
             continue
         if table.growth is Growth.WHOLE:
@@ -21,10 +23,17 @@ def tables(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, 
         found[table.name] = read(spark, table, lake.batches(source, at.generation, table.name, at.batches))
         for generation, batches in reversed(at.earlier):  # what the store has forgotten since
             before = read(spark, table, lake.batches(source, generation, table.name, batches))
-            found[table.name] = found[table.name].unionByName(before.join(found[table.name], "seq", "left_anti"))
-    if "outbox_open" in found:
-        found["outbox"] = found["outbox"].unionByName(found.pop("outbox_open"))
+            gone = before.join(found[table.name], [*table.key], "left_anti")
+            found[table.name] = found[table.name].unionByName(gone)
+    for table in kind.tables:
+        if table.open_of:
+            found[table.open_of] = found[table.open_of].unionByName(found.pop(table.name))
     return found
+
+
+def buried_rows(tombstones: DataFrame, grave: Grave) -> DataFrame:
+    """Return the keys of the rows that are gone."""
+    return tombstones.where(F.col("what") == grave.what).select(*grave.key)
 
 
 def read(spark: SparkSession, table: Table, places: list[Path]) -> DataFrame:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from claudemesh.kernel.errors import ConfigError, IntegrityError
-from claudemesh.pipeline.catalogue import Growth
+from claudemesh.pipeline.catalogue import Growth, Kind
 from claudemesh.pipeline.lake import Cut, Lake, SourceCut, sync_tree
 from claudemesh.pipeline.place import BrokenCheckpointError, Place, write_rows
 from claudemesh.pipeline.sources.model import Identity, Moment, Store
@@ -124,9 +124,9 @@ class Ingest:
         if is_unchanged and not self._wish.verify:
             return None
         counted = moment.count(last.position if last else None, last.counts if last else {})
-        tally = self._tally(last, place) if has_rows else _Tally.of(last)
+        tally = self._tally(last, place, counted.counts) if has_rows else _Tally.of(last)
         tally.rows.update({name: table.num_rows for name, table in wholes.items()})
-        differing = tally.compare(counted.counts, forgets=place.kind.forgets)
+        differing = tally.compare(counted.counts, place.kind)
         if differing:
             raise _NotTheSameError(differing) if last else IntegrityError(f"{copy.store.shown}: {differing}")
         if is_unchanged:
@@ -153,12 +153,12 @@ class Ingest:
             earlier=copy.earlier,
         )
 
-    def _tally(self, last: SourceCut | None, place: Place) -> "_Tally":
+    def _tally(self, last: SourceCut | None, place: Place, counts: Mapping[str, int]) -> "_Tally":
         from claudemesh.pipeline.copying import count_gone  # noqa: PLC0415 - Spark
 
         tally = _Tally.of(last)
         new = range(tally.batches, place.done())
-        gone = count_gone(self._session, place, new)
+        gone = count_gone(self._session, place, new, counts)
         for table in place.appended:
             came = sum(_count_rows(place.batch(table, batch)) for batch in new)
             tally.rows[table.name] = tally.rows.get(table.name, 0) + came
@@ -211,18 +211,24 @@ class _Tally:
     def of(cls, last: SourceCut | None) -> "_Tally":
         return cls(dict(last.rows), dict(last.live), last.batches) if last else cls({}, {}, 0)
 
-    def compare(self, counts: Mapping[str, int], *, forgets: bool) -> str:
+    def compare(self, counts: Mapping[str, int], kind: Kind) -> str:
         """Say where the lake has not what the store counts; nothing, if they agree.
 
         Of one that forgets, some may have gone between the reading and the counting.
         """
-        found = {
-            name: live + self.rows.get(f"{name}_open", 0) for name, live in self.live.items() if name in counts
-        }
-        differ = [n for n, number in found.items() if number != counts[n] and not (forgets and number > counts[n])]
+        found = {name: live + self._open(kind, name) for name, live in self.live.items() if name in counts}
+        differ = [
+            name
+            for name, rows in found.items()
+            if rows != counts[name] and not (kind.forgets and rows > counts[name])
+        ]
         return ", ".join(
             f"{found[name]} rows of {name} in the lake, {counts[name]} in the store" for name in differ
         )
+
+    def _open(self, kind: Kind, name: str) -> int:
+        table = kind.open_rows(name)
+        return self.rows[table.name] if table else 0
 
 
 def _count_rows(directory: Path) -> int:

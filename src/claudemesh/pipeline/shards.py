@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from claudemesh.pipeline import archive, shardfile
+from claudemesh.pipeline.outputs import Job, Result, Run
 from claudemesh.pipeline.shardfile import Shard
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.ids import UlidSource
@@ -22,6 +23,13 @@ HEAD_BYTES: Final = 256  # what a document takes beside its body, roughly
 
 Batches = Iterator[pa.RecordBatch]
 _SHARD: Final = "file string, documents bigint, last_received_at bigint"
+
+
+def publish_archive(run: Run, job: Job, source: str, result: Result) -> None:
+    """Write no Parquet of what people wrote, but the archive that can be searched."""
+    (derive,) = job.outputs.values()
+    documents = derive(run.tables(source), run.params)
+    result.sources[source] = {"rows": publish(documents, run.lake.root / "search" / source)}
 
 
 def publish(documents: DataFrame, directory: Path) -> dict[str, int]:

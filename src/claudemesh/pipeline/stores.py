@@ -1,40 +1,33 @@
 """Which store a URL or a file means, and which stores a home holds."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from claudemesh.kernel.errors import ConfigError, DependencyError, InvalidRequest
+from claudemesh.pipeline.catalogue import KINDS, kind_of
 from claudemesh.pipeline.sources.connection import connected, fetch_rows
 from claudemesh.pipeline.sources.model import Store
 from claudemesh.pipeline.sources.postgres import PostgresBroker
-from claudemesh.pipeline.sources.sqlite import SqliteBroker, SqliteInbox, SqliteOutbox
+from claudemesh.pipeline.sources.sqlite import SqliteStore
 
 POSTGRES: Final = ("postgresql://", "postgres://")
 SQLITE: Final = "sqlite:///"
 _MAGIC: Final = b"SQLite format 3\0"
-# By a table that only this kind has.
-_KINDS: Final[dict[str, Callable[[Path], Store]]] = {
-    "outbox": SqliteOutbox,
-    "message_history": SqliteBroker,
-    "inbox": SqliteInbox,
-}
-# As messages pass: what one store handed on before it was read, is in the next.
-_ORDER: Final = {"outbox": 0, "broker": 1, "inbox": 2}
 
 
 def find_stores(home: Path) -> list[str]:
     """Return what a home holds: its broker's store and those of its daemons."""
-    found = [home / "broker.db", *sorted(home.glob("daemon/*/outbox.db")), *sorted(home.glob("daemon/*/inbox.db"))]
-    return [str(path) for path in found if path.is_file()]
+    return [str(path) for kind in KINDS.values() for path in sorted(home.glob(kind.files)) if path.is_file()]
 
 
 def open_stores(places: Iterable[str]) -> list[Store]:
     """Return the stores, in the order to read them in; one that is named twice is one."""
     stores = {store.shown: store for store in map(open_store, places)}
-    return sorted(stores.values(), key=lambda store: _ORDER.get(store.kind.name, len(_ORDER)))
+    order = [*KINDS]
+    return sorted(stores.values(), key=lambda store: order.index(store.kind.name))
 
 
 def open_store(place: str) -> Store:
@@ -50,10 +43,10 @@ def open_store(place: str) -> Store:
             raise ConfigError(f"{path} is not a store")
     with connected("sqlite", f"{path.absolute().as_uri()}?mode=ro") as cursor:
         tables = {name for (name,) in fetch_rows(cursor, "SELECT name FROM sqlite_master WHERE type = 'table'")}
-    kind = next((kind for table, kind in _KINDS.items() if table in tables), None)
+    kind = kind_of(tables)
     if kind is None:
         raise ConfigError(f"{path} is not a store of claudemesh")
-    return kind(path)
+    return SqliteStore(path, kind)
 
 
 def measure(place: str) -> float:

@@ -18,7 +18,7 @@ from claudemesh.pipeline.progress import Progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from claudemesh.pipeline.runner import Run
+    from claudemesh.pipeline.outputs import Run
 
 SCRATCH: Final = "_scratch"
 LITTLE_BYTES: Final = 64 << 20
@@ -72,7 +72,7 @@ class Work:
     def run(self, cut: Cut) -> "Iterator[Run]":
         """Have the lake alone, with a cut of it for jobs."""
         from claudemesh.pipeline import session  # noqa: PLC0415 - all of Spark
-        from claudemesh.pipeline.runner import Run  # noqa: PLC0415 - as above
+        from claudemesh.pipeline.outputs import Run  # noqa: PLC0415 - as above
 
         with self.lake.locked():
             spark = self.spark()

@@ -6,13 +6,27 @@ import apsw
 import pytest
 
 import claudemesh
-from claudemesh.pipeline.sources.sqlite import SqliteBroker, SqliteInbox, SqliteOutbox
+from claudemesh.pipeline.catalogue import (
+    BROKER,
+    INBOX,
+    KINDS,
+    OUTBOX,
+    TOMBSTONE,
+    Grave,
+    Growth,
+    Kind,
+    Series,
+    Table,
+)
+from claudemesh.pipeline.sources import sqlite
+from claudemesh.pipeline.sources.sqlite import SqliteStore
+from claudemesh.pipeline.stores import find_stores, open_stores
 from tests.contract.pipeline.pulling import Copy
 from tests.spark.stores import writing
 
 MIGRATIONS = Path(claudemesh.__file__).parent / "daemon" / "stores" / "sqlite" / "migrations"
-OUTBOX = MIGRATIONS / "outbox" / "0001_outbox.sql"
-INBOX = MIGRATIONS / "inbox" / "0001_inbox.sql"
+OUTBOX_SCHEMA = MIGRATIONS / "outbox" / "0001_outbox.sql"
+INBOX_SCHEMA = MIGRATIONS / "inbox" / "0001_inbox.sql"
 
 
 def make(path: Path, schema: Path, *statements: str) -> None:
@@ -28,7 +42,7 @@ def make(path: Path, schema: Path, *statements: str) -> None:
 @pytest.mark.req("S1")
 def test_a_brokers_store_is_copied_once_and_what_is_deleted_has_its_tombstone(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/broker.db"
-    copy = Copy(SqliteBroker(tmp_path / "broker.db"))
+    copy = Copy(SqliteStore(tmp_path / "broker.db", BROKER))
     with writing(url) as writer:
         writer.say("old 3")
         writer.say("fill 20")
@@ -51,7 +65,7 @@ def test_a_brokers_store_is_copied_once_and_what_is_deleted_has_its_tombstone(tm
 
 @pytest.mark.req("S1")
 def test_what_was_committed_after_the_marks_is_for_the_next_cut(tmp_path: Path) -> None:
-    store = SqliteBroker(tmp_path / "broker.db")
+    store = SqliteStore(tmp_path / "broker.db", BROKER)
     with writing(f"sqlite:///{tmp_path}/broker.db") as writer:
         writer.say("fill 4")
         moments = store.moments()
@@ -69,7 +83,7 @@ def test_what_was_committed_after_the_marks_is_for_the_next_cut(tmp_path: Path) 
 
 @pytest.mark.req("S1")
 def test_a_file_that_is_behind_its_copy_is_another_one(tmp_path: Path) -> None:
-    store = SqliteBroker(tmp_path / "broker.db")
+    store = SqliteStore(tmp_path / "broker.db", BROKER)
     with writing(f"sqlite:///{tmp_path}/broker.db") as writer:
         writer.say("fill 4")
         *_, moment = store.moments()
@@ -94,13 +108,13 @@ def send(seq: int, status: str) -> str:
 @pytest.mark.req("S1")
 def test_a_row_of_an_outbox_is_copied_once_it_is_settled_and_shown_as_open_until_then(tmp_path: Path) -> None:
     path = tmp_path / "outbox.db"
-    make(path, OUTBOX, send(1, "pending"), send(2, "done"), send(3, "dead"), send(4, "done"))
-    copy = Copy(SqliteOutbox(path))
+    make(path, OUTBOX_SCHEMA, send(1, "pending"), send(2, "done"), send(3, "dead"), send(4, "done"))
+    copy = Copy(SqliteStore(path, OUTBOX))
     copy.pull()
     assert copy.values("outbox", "seq") == [2, 4]
     assert [row["seq"] for row in copy.wholes["outbox_open"]] == [1, 3]
     settle = "UPDATE outbox SET status = 'done' WHERE seq = 1"
-    make(path, OUTBOX, settle, send(5, "inflight"), send(6, "aborted"))
+    make(path, OUTBOX_SCHEMA, settle, send(5, "inflight"), send(6, "aborted"))
     copy.pull()
     assert copy.values("outbox", "seq") == [1, 2, 4, 6]
     assert [row["seq"] for row in copy.wholes["outbox_open"]] == [3, 5]
@@ -129,12 +143,85 @@ def receive(seq: int) -> str:
 @pytest.mark.req("S1")
 def test_an_inbox_that_was_swept_stays_in_the_copy(tmp_path: Path) -> None:
     path = tmp_path / "inbox.db"
-    make(path, INBOX, receive(1), receive(2))
-    copy = Copy(SqliteInbox(path))
+    make(path, INBOX_SCHEMA, receive(1), receive(2))
+    copy = Copy(SqliteStore(path, INBOX))
     copy.pull()
-    make(path, INBOX, "DELETE FROM inbox WHERE seq = 1", receive(3))
+    make(path, INBOX_SCHEMA, "DELETE FROM inbox WHERE seq = 1", receive(3))
     copy.pull()
     assert copy.values("inbox", "seq") == [1, 2, 3]
     assert copy.counts == {"inbox": 3}
     assert copy.rows["inbox"][0]["topic"] is None
     assert "secret" not in str(copy.rows)
+
+
+LATER = Kind(
+    name="later",
+    marker="entry",
+    files="later.db",
+    tables=(
+        Table(
+            name="entry",
+            columns={"id": "bigint", "said": "string"},
+            series=Series("entry", "id"),
+            key=("id",),
+            grave=Grave("entry", ("id",)),
+        ),
+        Table(
+            name=TOMBSTONE,
+            columns={"seq": "bigint", "what": "string", "id": "bigint"},
+            series=Series(TOMBSTONE, "seq", is_journal=True),
+            key=("seq",),
+        ),
+        Table(name="place", columns={"id": "bigint", "name": "string"}, growth=Growth.WHOLE),
+    ),
+)
+LATER_SCHEMA = """
+CREATE TABLE entry (id INTEGER PRIMARY KEY, said TEXT, secret TEXT);
+CREATE TABLE tombstone (seq INTEGER PRIMARY KEY, what TEXT, id INTEGER);
+CREATE TABLE place (id INTEGER PRIMARY KEY, name TEXT);
+"""
+LATER_SQL = """
+-- name: identity
+-- Who.
+SELECT '0123456789abcdef'
+
+-- name: position
+-- How far.
+SELECT (SELECT json_array(json_array(coalesce(max(id), 0))) FROM entry) AS entry,
+  (SELECT json_array(json_array(coalesce(max(seq), 0))) FROM tombstone) AS tombstone
+
+-- name: counts
+-- How many.
+SELECT 'entry', count(*) FROM entry
+"""
+
+
+@pytest.mark.req("S1")
+def test_a_kind_of_store_is_a_declaration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, LATER.name, LATER)
+    monkeypatch.setattr(sqlite, "_HERE", tmp_path)
+    (tmp_path / "later_sqlite.sql").write_text(LATER_SQL)
+    (tmp_path / "schema.sql").write_text(LATER_SCHEMA)
+    place = tmp_path / "later.db"
+    make(
+        place,
+        tmp_path / "schema.sql",
+        "INSERT INTO entry VALUES (1, 'one', 'words'), (2, 'two', 'words')",
+        "INSERT INTO place VALUES (1, 'here')",
+    )
+    [store] = open_stores(find_stores(tmp_path))
+    assert store.identify().name == "later-0123456789abcdef"
+    copy = Copy(store)
+    copy.pull()
+    make(
+        place,
+        tmp_path / "schema.sql",
+        "INSERT INTO entry VALUES (3, 'three', 'words')",
+        "DELETE FROM entry WHERE id = 1",
+        "INSERT INTO tombstone VALUES (1, 'entry', 1)",
+    )
+    assert copy.pull() == 2
+    assert [row["said"] for row in copy.rows["entry"]] == ["one", "two", "three"]
+    assert [row["id"] for row in copy.rows["tombstone"]] == [1]
+    assert copy.wholes == {"place": [{"id": 1, "name": "here"}]}
+    assert copy.counts == {"entry": 2}

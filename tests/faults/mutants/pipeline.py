@@ -36,15 +36,15 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="The order of a mesh seems to have come further than it was copied.",
         file="pipeline/sources/broker_sqlite.sql",
-        old="SELECT r.value ->> 0 AS mesh_id, r.value ->> 1 AS history_id FROM json_each(?1) AS r",
+        old="SELECT r.value ->> 0 AS mesh_id, r.value ->> 1 AS history_id FROM json_each(?1, '$.history') AS r",
         new="SELECT mesh_id, history_id FROM history_counter WHERE ?1 <> ''",
         test=f"{_FILES}::test_what_was_committed_after_the_marks_is_for_the_next_cut",
     ),
     Fault(
         what="A send that was open at one ingest and settled at the next is in no copy.",
         file="pipeline/sources/sqlite.py",
-        old='candidates = [*map(tuple, begun["open"])]',
-        new="candidates = []",
+        old="candidates = [*map(tuple, since[_OPEN] if since else []), *ranges]",
+        new="candidates = ranges",
         test=f"{_FILES}::test_a_row_of_an_outbox_is_copied_once_it_is_settled_and_shown_as_open_until_then",
     ),
     Fault(

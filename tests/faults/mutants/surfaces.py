@@ -159,7 +159,7 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="An audit that finds a changed past replaces what it was found by.",
-        file="pipeline/runner.py",
+        file="pipeline/heads.py",
         old="if result.violations > before:",
         new="if result.violations < before:",
         test="tests/spark/test_runner.py::test_an_audit_is_held_against_the_last_one_whose_heads_stay_if_it_fails",
@@ -194,9 +194,9 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="A kind of store that comes later ends the check with a traceback.",
-        file="pipeline/checks/invariants.py",
-        old="if kind.tables[0].name in named), None)",
-        new="if kind.tables[0].name in named))",
+        file="pipeline/catalogue.py",
+        old="if kind.marker in named), None)",
+        new="if kind.marker in named))",
         test=f"{_PIPELINE}/test_checks.py::test_a_store_that_no_invariant_is_about_changes_no_verdict",
     ),
 )

@@ -6,12 +6,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from claudemesh.pipeline import runner, stores
-from claudemesh.pipeline.jobs import registry
+from claudemesh.pipeline import registry, runner
 from claudemesh.pipeline.jobs.names import NAMES
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut
@@ -184,12 +182,3 @@ def test_a_home_is_read_as_messages_pass(tmp_path: Path) -> None:
             make_store(tmp_path / "daemon" / mesh / f"{name}.db", TABLES[name])
     found = open_stores([*find_stores(tmp_path), f"sqlite:///{tmp_path}/broker.db"])
     assert [store.kind.name for store in found] == ["outbox", "outbox", "broker", "inbox", "inbox"]
-
-
-def test_a_kind_of_store_that_messages_do_not_pass_is_read_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    def open_store(kind: str) -> SimpleNamespace:
-        return SimpleNamespace(shown=kind, kind=SimpleNamespace(name=kind))
-
-    monkeypatch.setattr(stores, "open_store", open_store)
-    found = open_stores(["later", "inbox", "broker"])
-    assert [store.kind.name for store in found] == ["broker", "inbox", "later"]

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
-from claudemesh.pipeline.checks.invariants import INPUTS, kind_of
+from claudemesh.pipeline.catalogue import kind_of
+from claudemesh.pipeline.checks.invariants import INPUTS
 from claudemesh.pipeline.history import History, Line, to_row
 
 Row = dict[str, Any]

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from claudemesh.kernel.errors import NotFound
 from claudemesh.pipeline.jobs.names import NAMES
 from claudemesh.pipeline.jobs.params import Params
-from claudemesh.pipeline.jobs.registry import JOBS
 from claudemesh.pipeline.lake import Cut, Lake
+from claudemesh.pipeline.outputs import Mismatch, Result, Run, Total, add_up, reconcile
 from claudemesh.pipeline.progress import Progress
+from claudemesh.pipeline.registry import JOBS
 from claudemesh.pipeline.report.build import build_report, judge_jobs, judge_totals, pair_totals
 from claudemesh.pipeline.report.page import build_page
-from claudemesh.pipeline.runner import DONE, Mismatch, Result, Run, add_up, choose_jobs, reconcile, run_job
+from claudemesh.pipeline.runner import DONE, choose_jobs, run_job
 from tests.doubles import ManualClock
 from tests.unit.pipeline.test_metrics import CUT
 
@@ -46,8 +47,8 @@ def test_a_total_that_is_not_the_stores_own_is_named_with_both(
 )
 def test_what_the_store_counts_and_no_row_is_of_is_a_total_too(name: str, totals: dict[str, int]) -> None:
     rows = [{"state": "read", "n": 1}, {"state": "read", "n": 2}]
-    assert add_up(rows, name, "n", ["delivery.acted", "delivery_queue"]) == totals
-    assert add_up([], name, "n", totals) == dict.fromkeys(totals, 0)
+    assert add_up(rows, Total(name, "n"), ["delivery.acted", "delivery_queue"]) == totals
+    assert add_up([], Total(name, "n"), totals) == dict.fromkeys(totals, 0)
 
 
 @pytest.mark.req("S4")

@@ -88,12 +88,6 @@ class Verdict:
     violations: list[Violation]
 
 
-def kind_of(tables: Iterable[str]) -> Kind | None:
-    """Say of which kind of store these are; of one that no invariant is about, nothing."""
-    named = set(tables)
-    return next((kind for kind in (OUTBOX, INBOX, BROKER) if kind.tables[0].name in named), None)
-
-
 def render_search() -> str:
     """Return one statement that asks for all violations: an engine that reads its inputs once does so for all."""
     asked = (f"SELECT '{name}' AS invariant, q.* FROM (\n{sql}\n) AS q" for name, sql in INVARIANTS.items())  # noqa: S608 - our own

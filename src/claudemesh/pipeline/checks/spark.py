@@ -8,13 +8,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from claudemesh.pipeline.catalogue import kind_of
 from claudemesh.pipeline.checks.invariants import (
     COUNTED,
     INPUTS,
     VIEWS,
     Input,
     Verdict,
-    kind_of,
     read_violations,
     render_count,
     render_search,

@@ -6,13 +6,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from claudemesh.pipeline.catalogue import BROKER, INBOX, OUTBOX, Kind
+from claudemesh.pipeline.catalogue import BROKER, INBOX, OUTBOX, Kind, kind_of
 from claudemesh.pipeline.checks.invariants import (
     INPUTS,
     VIEWS,
     Input,
     Verdict,
-    kind_of,
     read_violations,
     render_count,
     render_search,

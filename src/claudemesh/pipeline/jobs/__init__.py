@@ -1,1 +1,1 @@
-"""The jobs: each a pure function of frames. What they share is in `views`; what there is, in `registry`."""
+"""The jobs: each a pure function of frames. What they share is in `views`; which there are, in `..registry`."""

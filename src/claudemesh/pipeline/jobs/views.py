@@ -9,6 +9,9 @@ from typing import Final, TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from claudemesh.pipeline.catalogue import BROKER, TOMBSTONE
+from claudemesh.pipeline.frames import buried_rows
+
 Tables: TypeAlias = Mapping[str, DataFrame]  # of one source, at one cut
 
 MESSAGE: Final = ["mesh_id", "history_id"]
@@ -18,18 +21,15 @@ DAY_MS: Final = 86_400_000
 
 def buried(tables: Tables) -> DataFrame:
     """Messages that retention deleted."""
-    return tables["tombstone"].where("what = 'message'")
+    return tables[TOMBSTONE].where("what = 'message'")
 
 
 def live(tables: Tables, name: str) -> DataFrame:
     """Rows that the store has at the cut, of any table that is copied row by row."""
-    rows = tables[name]
-    if name == "tombstone":
-        return rows
-    if name == "client_message_dedupe":
-        forgotten = tables["tombstone"].where("what = 'dedupe'")  # by its message: the id may be in use again
-        return rows.join(forgotten, "broker_message_id", "left_anti")
-    return rows.join(buried(tables), MESSAGE, "left_anti")
+    grave = BROKER.table(name).grave
+    if grave is None:
+        return tables[name]
+    return tables[name].join(buried_rows(tables[TOMBSTONE], grave), [*grave.key], "left_anti")
 
 
 def used_ids(tables: Tables) -> DataFrame:

@@ -6,26 +6,20 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from claudemesh.pipeline.catalogue import KINDS
-from claudemesh.pipeline.jobs.registry import JOBS
 from claudemesh.pipeline.lake import SourceCut
+from claudemesh.pipeline.outputs import Json, Result, Run, add_up, read_output, reconcile
+from claudemesh.pipeline.registry import JOBS
 from claudemesh.pipeline.report import measures
-from claudemesh.pipeline.runner import TOTALS, Json, Result, Run, add_up, read_output, reconcile, run_jobs
+from claudemesh.pipeline.runner import run_jobs
 from claudemesh.wire.instants import render_instant
 
-RESTS_ON: Final = ("orphans", "audit", "traffic", "latency")
 EVIDENCE_MAX: Final = 50
-_ABOUT: Final = {
-    "orphans": "what one commit should have kept together",
-    "audit": "the past is as the last audit saw it",
-}
-
 _ARCHIVED: Final = {kind.name for kind in KINDS.values() if kind.forgets}  # the lake may have more than the store
 
 
 def build_report(run: Run, checked: Iterable[Json]) -> Json:
     """Return the document; `checked` are verdicts of others, of the same form."""
-    kinds = {source.kind for source in run.cut.sources.values()}
-    results = run_jobs(run, (JOBS[name] for name in RESTS_ON if JOBS[name].kind in kinds))
+    results = run_jobs(run, (job for job in JOBS.values() if job.is_reported and run.sources(job)))
     run.progress.expect(len(run.cut.sources))
     sources = []
     for name, source in run.cut.sources.items():
@@ -63,12 +57,13 @@ def judge_totals(sources: Iterable[Json], results: Iterable[Result]) -> Json:
 
 
 def judge_jobs(results: Iterable[Result]) -> list[Json]:
-    return [_verdict(one.job, _about(one), one.violations, one.items) for one in results if one.job in _ABOUT]
+    told = ((result, JOBS[result.job].verdict) for result in results)
+    return [_verdict(one.job, _about(one, proves), one.violations, one.items) for one, proves in told if proves]
 
 
-def _about(result: Result) -> str:
+def _about(result: Result, proves: str) -> str:
     is_first = all(source.get("held_against", 0) is None for source in result.sources.values())
-    return "the first one: there is none yet to hold it against" if is_first else _ABOUT[result.job]
+    return "the first one: there is none yet to hold it against" if is_first else proves
 
 
 def _verdict(name: str, about: str, violations: int, items: list[Json]) -> Json:
@@ -107,8 +102,8 @@ def _describe_broker(run: Run, name: str, source: SourceCut) -> Json:
     states = _given(run, "traffic", name, "deliveries")
     totals = {
         **{table: rows for table, rows in source.live.items() if table in source.counts},
-        **add_up(traffic, *TOTALS["traffic", "messages"], ()),
-        **add_up(states, *TOTALS["traffic", "deliveries"], ()),
+        **add_up(traffic, JOBS["traffic"].totals["messages"], ()),
+        **add_up(states, JOBS["traffic"].totals["deliveries"], ()),
     }
     slugs = {row["uid"]: row["slug"] for row in _rows(tables["mesh"].select("uid", "slug"))}
     since_ms = run.params.since_ms or 0
@@ -136,7 +131,7 @@ def name_meshes(rows: Iterable[Mapping[str, Any]], slugs: Mapping[str, str]) -> 
 
 
 def _given(run: Run, job: str, source: str, output: str) -> list[Json]:
-    rows: list[Json] = read_output(run, job, source, output).to_table().to_pylist()
+    rows: list[Json] = read_output(run, JOBS[job], source, output).to_table().to_pylist()
     return rows
 
 

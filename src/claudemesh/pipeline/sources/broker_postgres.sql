@@ -36,12 +36,6 @@ SELECT t.sender_id, t.client_message_id, t.mesh_id, t.broker_message_id, t.reque
   t.expires_at
 FROM mesh.client_message_dedupe AS t WHERE t.state = 'accepted'
 
--- name: message_history
--- The order of the meshes.
-SELECT t.mesh_id, t.history_id, t.broker_message_id, t.sender_id, t.client_message_id, t.kind, t.accepted_at,
-  t.sender_seq
-FROM mesh.message_history AS t WHERE true
-
 -- name: topic_message
 -- What was posted, without its words.
 SELECT t.mesh_id, t.history_id, t.topic_id, t.priority, t.encoding, octet_length(t.body)::bigint AS body_bytes
@@ -51,28 +45,6 @@ FROM mesh.topic_message AS t WHERE true
 -- What was sent to a member or a queue, without its words.
 SELECT t.mesh_id, t.history_id, t.recipient_id, t.queue_id, t.priority, t.encoding, octet_length(t.body)::bigint AS body_bytes
 FROM mesh.message_queue AS t WHERE true
-
--- name: delivery_queue
--- Who was to get it. What became of it is in the journal.
-SELECT t.mesh_id, t.history_id, t.recipient_id FROM mesh.delivery_queue AS t WHERE true
-
--- name: mention_index
--- Who was named.
-SELECT t.mesh_id, t.history_id, t.mentioned FROM mesh.mention_index AS t WHERE true
-
--- name: queue_lease
--- That a queue's message can be leased.
-SELECT t.mesh_id, t.history_id, t.queue_id FROM mesh.queue_lease AS t WHERE true
-
--- name: delivery_event
--- What became of deliveries.
-SELECT t.id, t.mesh_id, t.history_id, t.recipient_id, t.what, t.at, t.attempts::bigint, t.reason
-FROM mesh.delivery_event AS t WHERE true
-
--- name: tombstone
--- What was deleted.
-SELECT t.id, t.what, t.mesh_id, t.sender_id, t.client_message_id, t.broker_message_id, t.history_id, t.deleted_at
-FROM mesh.tombstone AS t WHERE true
 
 -- name: posted_body
 -- The words of posts.
@@ -88,46 +60,21 @@ SELECT sender_id, client_message_id, mesh_id, first_seen_at, expires_at
 FROM mesh.client_message_dedupe WHERE state = 'retired'
 ORDER BY 1, 2
 
--- name: mesh
--- All meshes.
-SELECT id, uid, slug, sends_per_window, created_at FROM mesh.mesh
-ORDER BY 1, 2
-
--- name: member
--- All members, also those who are gone.
-SELECT id, uid, mesh_id, name, pubkey, role, joined_at, revoked_at FROM mesh.member
-ORDER BY 1, 2
-
--- name: topic
--- All topics.
-SELECT id, mesh_id, name FROM mesh.topic
-ORDER BY 1, 2
-
--- name: queue
--- All queues.
-SELECT id, mesh_id, name FROM mesh.queue
-ORDER BY 1, 2
-
--- name: history_counter
--- How far the order of each mesh has come.
-SELECT mesh_id, history_id FROM mesh.history_counter
-ORDER BY 1, 2
-
--- name: history_jump
--- Numbers that were passed over.
-SELECT mesh_id, after_history_id, skipped, epoch FROM mesh.history_jump
-ORDER BY 1, 2
-
 -- name: counts
--- The store's own count.
-SELECT
-  (SELECT count(*) FROM mesh.client_message_dedupe WHERE state = 'accepted'),
-  (SELECT count(*) FROM mesh.message_history),
-  (SELECT count(*) FROM mesh.topic_message),
-  (SELECT count(*) FROM mesh.message_queue),
-  (SELECT count(*) FROM mesh.mention_index),
-  (SELECT count(*) FROM mesh.queue_lease)
-
--- name: states
--- And of what became of deliveries.
-SELECT state, count(*) FROM mesh.delivery GROUP BY state
+-- The store's own count, and of what became of deliveries.
+WITH deliveries AS MATERIALIZED (SELECT state, count(*) AS rows FROM mesh.delivery GROUP BY state)
+SELECT 'client_message_dedupe', count(*) FROM mesh.client_message_dedupe WHERE state = 'accepted'
+UNION ALL
+SELECT 'message_history', count(*) FROM mesh.message_history
+UNION ALL
+SELECT 'topic_message', count(*) FROM mesh.topic_message
+UNION ALL
+SELECT 'message_queue', count(*) FROM mesh.message_queue
+UNION ALL
+SELECT 'mention_index', count(*) FROM mesh.mention_index
+UNION ALL
+SELECT 'queue_lease', count(*) FROM mesh.queue_lease
+UNION ALL
+SELECT 'delivery_queue', coalesce(sum(rows), 0)::bigint FROM deliveries
+UNION ALL
+SELECT 'delivery.' || state, rows FROM deliveries

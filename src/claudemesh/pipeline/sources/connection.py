@@ -69,6 +69,13 @@ def fetch_row(cursor: Any, sql: str, values: tuple[str, ...] = ()) -> tuple[Any,
     return tuple(cursor.fetchone())
 
 
+def fetch_named(cursor: Any, sql: str) -> dict[str, Any]:  # noqa: ANN401 - as above
+    """Return the one row that there is, by the names of its columns."""
+    cursor.execute(sql)
+    names = [column[0] for column in cursor.description]
+    return dict(zip(names, cursor.fetchone(), strict=True))
+
+
 def fetch_rows(cursor: Any, sql: str, values: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:  # noqa: ANN401 - as above
     cursor.execute(sql, values or None)
     return [tuple(row) for row in cursor.fetchall()]

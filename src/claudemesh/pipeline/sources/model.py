@@ -2,21 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from claudemesh.pipeline.catalogue import Kind, Table
 from claudemesh.pipeline.sources.connection import to_schema
-
-BROKER_COUNTED: Final = (  # in the order of `counts`, whichever database a broker is on
-    "client_message_dedupe",
-    "message_history",
-    "topic_message",
-    "message_queue",
-    "mention_index",
-    "queue_lease",
-)
 
 Driver: TypeAlias = Literal["sqlite", "postgresql"]
 Position: TypeAlias = dict[str, Any]  # JSON; every source has its own words for how far it was read
@@ -74,7 +65,7 @@ class Moment(Protocol):
     def whole(self, table: Table) -> pa.Table: ...
 
     def count(self, since: Position | None, before: Mapping[str, int]) -> Counted:
-        """Count the store's own rows; of what it does not keep, those since then are added to the counts before."""
+        """Count the store's own rows; of a store that forgets, those since then, added to the counts before."""
 
 
 class Store(Protocol):

@@ -3,6 +3,7 @@
 A number is taken before its row is committed, so numbers say nothing of what can be seen: whoever follows the
 greatest one loses what commits late. Every row has the id of its transaction instead (`commit_xid`), and a batch is
 what the new snapshot sees and the last one did not. The driver exports the new one; workers read all tables in it.
+How a table is read follows from the catalogue, or else is in `broker_postgres.sql`.
 """
 
 import re
@@ -18,7 +19,6 @@ from claudemesh.kernel.errors import ConfigError
 from claudemesh.pipeline.catalogue import BROKER, Growth, Table
 from claudemesh.pipeline.sources.connection import connected, fetch_row, fetch_rows, fetch_table
 from claudemesh.pipeline.sources.model import (
-    BROKER_COUNTED,
     Counted,
     Identity,
     Moment,
@@ -93,14 +93,14 @@ class _PostgresMoment:
         size = max(_BLOCKS_A_PARTITION_MIN, -(-blocks // partitions))
         for start in range(0, blocks, size):
             bound = f" AND t.ctid < '({start + size},0)'::tid" if start + size < blocks else ""
-            yield Statement(f"{_SQL[part]} AND t.ctid >= '({start},0)'::tid{bound}")
+            yield Statement(f"{_select(part)} AND t.ctid >= '({start},0)'::tid{bound}")
 
     def _new(self, part: str, since: Position, upto: Position) -> Iterator[Statement]:
         """Read the few that are new, by their index."""
         new = _new_rows(since, upto)
         asked = f"SELECT EXISTS (SELECT 1 FROM mesh.{_TABLES.get(part, part)} AS t WHERE {new})::int"  # noqa: S608 - below
         if fetch_row(self.cursor, asked)[0]:
-            yield Statement(f"{_SQL[part]} AND {new}")
+            yield Statement(f"{_select(part)} AND {new}")
 
     @property
     def _before(self) -> tuple[str, ...]:
@@ -110,17 +110,24 @@ class _PostgresMoment:
         )
 
     def whole(self, table: Table) -> pa.Table:
-        return fetch_table(self.cursor, "postgresql", _SQL[table.name], (), fields(table))
+        return fetch_table(self.cursor, "postgresql", _select(table.name), (), fields(table))
 
     def count(self, since: Position | None, before: Mapping[str, int]) -> Counted:  # noqa: ARG002 - it keeps all
-        counts = dict(zip(BROKER_COUNTED, fetch_row(self.cursor, _SQL["counts"]), strict=True))
-        states = {f"delivery.{state}": count for state, count in fetch_rows(self.cursor, _SQL["states"])}
-        counts["delivery_queue"] = sum(states.values())
+        counts: dict[str, int] = dict(fetch_rows(self.cursor, _SQL["counts"]))
         open_, oldest_s = fetch_row(self.cursor, _SQL["lag"])
         lag = {"open_transactions": float(open_)}
         if oldest_s is not None:  # a role without pg_read_all_stats is not told
             lag["oldest_s"] = float(oldest_s)
-        return Counted({**counts, **states}, lag)
+        return Counted(counts, lag)
+
+
+def _select(name: str) -> str:
+    """Return what the file says, or else a table as it stands."""
+    if name in _SQL.names():
+        return _SQL[name]
+    table = BROKER.table(name)
+    asked = f"SELECT {', '.join(f't.{column}' for column in table.columns)} FROM mesh.{name} AS t"  # noqa: S608 - the catalogue's
+    return f"{asked} ORDER BY 1, 2" if table.growth is Growth.WHOLE else f"{asked} WHERE true"
 
 
 def _show(uri: str) -> str:

@@ -1,12 +1,26 @@
 """Ranges of numbers: which rows of a store are in a copy, and which of them a partition reads. Pure.
 
-A range is `(after, upto)`: without its first number, with its last.
+A range is `(after, upto)`: without its first number, with its last. A mark is how far a series has come; where each
+of some owners has a series of their own, an owner stands before the mark, and before a range.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 Range: TypeAlias = tuple[int, int]
+Marks: TypeAlias = Iterable[Sequence[int]]  # each with its owner, or alone
+
+
+def rise(since: Marks, upto: Marks) -> list[tuple[int, ...]]:
+    """Return the ranges between marks; an owner that had none begins with the first number."""
+    begun = {tuple(owner): number for *owner, number in since}
+    ends = {tuple(owner): number for *owner, number in upto}
+    return [(*owner, begun.get(owner, 0), end) for owner, end in ends.items() if end > begun.get(owner, 0)]
+
+
+def is_behind(marks: Marks, since: Marks) -> bool:
+    """Say whether any mark is before what it was."""
+    return bool(rise(marks, since))
 
 
 def to_ranges(numbers: Iterable[int]) -> list[Range]:
@@ -35,9 +49,9 @@ def widen(ranges: Sequence[Range], count_max: int) -> list[Range]:
     return widened
 
 
-def subtract(ranges: Iterable[Range], without: Sequence[Range]) -> list[Range]:
+def subtract(ranges: Iterable[tuple[int, ...]], without: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return what of the ranges is in none of the others; both are in order and do not overlap in themselves."""
-    left: list[Range] = []
+    left: list[tuple[int, ...]] = []
     for after, upto in ranges:
         start = after
         for other_after, other_upto in without:
