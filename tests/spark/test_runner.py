@@ -117,7 +117,7 @@ def test_what_a_job_gives_is_published_with_its_summary_last(scene: Scene) -> No
 def test_every_job_runs_to_its_end_and_says_so(scene: Scene) -> None:
     letter = {**document(1)._asdict(), "sender_id": "S", "body": "words to be found"}
     run = scene.cut(1, small_town(), {"inbox": [letter], "body": [letter], "event": []})
-    jobs, left_out = runner.choose_jobs("all", run.cut)
+    jobs, left_out = runner.choose_jobs("all", run.cut, run.cut.number)
     assert left_out == {}
     results = {result.job: result for result in runner.run_jobs(run, jobs)}
     assert {job: (one.violations, one.mismatches) for job, one in results.items()} == dict.fromkeys(JOBS, (0, []))

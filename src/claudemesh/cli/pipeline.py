@@ -123,7 +123,7 @@ def run(session: Session, /, job: str, **said: Any) -> int:  # noqa: ANN401 - as
         cut = work.bring()
         from claudemesh.pipeline import metrics, runner  # noqa: PLC0415 - all of Spark
 
-        jobs, left_out = runner.choose_jobs(job, cut)
+        jobs, left_out = runner.choose_jobs(job, cut, work.lake.newest())
         with work.run(cut) as given:
             results = runner.run_jobs(given, jobs)
             metrics.write_metrics(work.lake, cut, {one.job: one.violations for one in results})
@@ -209,7 +209,8 @@ def _check(work: "Work", given: "Run", history: tuple[Path, ...]) -> tuple[Json,
         tables = {source: given.tables(source) for source in given.cut.sources}
         found = checks.run(given.spark, tables, history, until_ms=work.until_ms(given.cut))
     items = [{"invariant": one.invariant, **one.evidence} for one in found.violations]
-    about = f"what {len(history)} logs of clients say, and the stores with each other"
+    logs = {0: "no log of a client", 1: "the log of clients"}.get(len(history), f"{len(history)} logs of clients")
+    about = f"what {logs} says, and the stores with each other"
     return {"name": "check", "about": about, "violations": len(items), "items": items}, dict(found.checked)
 
 

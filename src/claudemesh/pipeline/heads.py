@@ -15,16 +15,16 @@ from claudemesh.pipeline.outputs import Job, Json, Result, Run, publish, read_ou
 
 class Heads(msgspec.Struct, frozen=True):
     cut: int
-    life: str
+    past: str
     heads: list[Json]
 
 
 def publish_audit(run: Run, job: Job, source: str, result: Result) -> None:
     """Hold the last heads against the lake first. Where one does not agree they stay, and nothing is published."""
     file = run.lake.root / "heads" / f"{source}.json"
-    life = run.cut.sources[source].life
+    past = run.cut.sources[source].past
     last = _read(file)
-    if last is not None and last.life != life:  # it came back from a backup: another past, as it says itself
+    if last is not None and last.past != past:  # it came back from a backup: another past, as it says itself
         last = None
     if last is not None:
         tables = run.tables(source)
@@ -39,7 +39,7 @@ def publish_audit(run: Run, job: Job, source: str, result: Result) -> None:
     result.sources[source]["held_against"] = last.cut if last else None
     if last is None or last.cut <= run.cut.number:  # those of an older cut would prove less
         heads = read_output(run, job, source, "heads").to_table().to_pylist()
-        write_durably(file, msgspec.json.encode(Heads(run.cut.number, life, heads)))
+        write_durably(file, msgspec.json.encode(Heads(run.cut.number, past, heads)))
 
 
 def _read(file: Path) -> Heads | None:

@@ -18,6 +18,7 @@ COLUMNS: Final = {
     "n": "bigint",
     "t": "double",
     "asked": "double",
+    "boot": "string",
     "process": "string",
     "ev": "string",
     "f": "string",
@@ -43,6 +44,7 @@ class Line(msgspec.Struct, frozen=True):
     key: str = ""
     version: int = 0
     body: str = ""
+    boot: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def read_history(paths: Sequence[Path], until_ms: int | None = None) -> History:
         torn += bool(rest)
         for line in _lines(path, whole):
             if until_ms is None or line.ev == "invoke" or line.at <= until_ms:
-                rows.append(to_row(len(rows), line, f"{number}:{line.process}"))
+                rows.append(to_row(len(rows), line, f"{number}:{line.boot}:{line.process}"))
     return History(rows, torn)
 
 

@@ -11,16 +11,15 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.dataset
+from msgspec import structs
 
 from claudemesh.kernel.errors import ConfigError, IntegrityError
 from claudemesh.pipeline.catalogue import Growth, Kind
 from claudemesh.pipeline.lake import Cut, Lake, SourceCut, sync_tree
-from claudemesh.pipeline.place import BrokenCheckpointError, Place, write_rows
+from claudemesh.pipeline.place import BrokenCheckpointError, Place, count_rows, write_rows
 from claudemesh.pipeline.sources.model import Identity, Moment, Store
 from claudemesh.runtime import points
 
@@ -68,12 +67,11 @@ class Ingest:
             for store in stores:
                 self._tell(f"reading {store.shown}")
                 identity = _checked(store, read)
-                copied = self._bring(store, identity, sources.get(identity.name), number)
-                if copied is not None:
-                    sources[identity.name] = copied
-                    has_news = True
+                last = sources.get(identity.name)
+                sources[identity.name] = copied = self._bring(store, identity, last, number)
+                has_news |= last is None or structs.replace(copied, lag=last.lag) != last
             if standing is not None and not has_news and standing.read == [*read]:
-                return standing.of_now()
+                return structs.replace(standing, sources=sources).of_now()
             cut = Cut(number=number, at_ms=now_ms, sources=sources, read=[*read])
             points.reach(CUT_COMPLETE)
             self._lake.publish(cut)
@@ -81,8 +79,8 @@ class Ingest:
             self._lake.vacuum()
             return cut.of_now()
 
-    def _bring(self, store: Store, identity: Identity, last: SourceCut | None, number: int) -> SourceCut | None:
-        """Return the store at its new cut; None if nothing is new."""
+    def _bring(self, store: Store, identity: Identity, last: SourceCut | None, number: int) -> SourceCut:
+        """Return the store at its new cut; if nothing is new, at its last one, with how it lags now."""
         bodies = self._wish.wants_bodies(last)
         if last is not None and not self._wish.full and _may_go_on(last, store, identity, bodies=bodies):
             place = Place(self._lake, identity.name, last.generation, store.kind, bodies)
@@ -95,7 +93,7 @@ class Ingest:
         earlier = [*last.earlier, (last.generation, last.batches)] if last and store.kind.forgets else []
         return self._copy(_Copy(store, identity, place, None, earlier), number)
 
-    def _copy(self, copy: "_Copy", number: int) -> SourceCut | None:
+    def _copy(self, copy: "_Copy", number: int) -> SourceCut:
         place = copy.place
         if copy.last is not None and place.done() < copy.last.batches:
             raise _NotTheSameError("its checkpoint is gone")
@@ -114,23 +112,24 @@ class Ingest:
 
     # --- at the cut --------------------------------------------------------------------------------
 
-    def _close(self, copy: "_Copy", moment: Moment, number: int) -> SourceCut | None:
-        """Say what the store is at the cut; None if that is what it was at the last."""
+    def _close(self, copy: "_Copy", moment: Moment, number: int) -> SourceCut:
+        """Say what the store is at the cut."""
         place, last = copy.place, copy.last
         has_rows = last is None or place.done() > last.batches
         wholes = {table.name: moment.whole(table) for table in place.kind.wanted(Growth.WHOLE, bodies=place.bodies)}
         digest = _digest(wholes)
-        is_unchanged = not has_rows and last is not None and last.digest == digest
-        if is_unchanged and not self._wish.verify:
-            return None
-        counted = moment.count(last.position if last else None, last.counts if last else {})
-        tally = self._tally(last, place, counted.counts) if has_rows else _Tally.of(last)
+        lag = dict(moment.lag())
+        unchanged = structs.replace(last, lag=lag) if last and not has_rows and last.digest == digest else None
+        if unchanged is not None and not self._wish.verify:
+            return unchanged
+        counts = moment.count(last.position if last else None, last.counts if last else {})
+        tally = self._tally(last, place, counts) if has_rows else _Tally.of(last)
         tally.rows.update({name: table.num_rows for name, table in wholes.items()})
-        differing = tally.compare(counted.counts, place.kind)
+        differing = tally.compare(counts, place.kind)
         if differing:
             raise _NotTheSameError(differing) if last else IntegrityError(f"{copy.store.shown}: {differing}")
-        if is_unchanged:
-            return None
+        if unchanged is not None:
+            return unchanged
         for name, table in wholes.items():
             write_rows(table, self._lake.whole(place.source, place.generation, name, number))
         if has_rows:
@@ -147,8 +146,8 @@ class Ingest:
             whole=number,
             rows=tally.rows,
             live=tally.live,
-            counts=dict(counted.counts),
-            lag=dict(counted.lag),
+            counts=dict(counts),
+            lag=lag,
             digest=digest,
             earlier=copy.earlier,
         )
@@ -160,7 +159,7 @@ class Ingest:
         new = range(tally.batches, place.done())
         gone = count_gone(self._session, place, new, counts)
         for table in place.appended:
-            came = sum(_count_rows(place.batch(table, batch)) for batch in new)
+            came = sum(count_rows(place.batch(table, batch)) for batch in new)
             tally.rows[table.name] = tally.rows.get(table.name, 0) + came
             tally.live[table.name] = tally.live.get(table.name, 0) + came - gone.get(table.name, 0)
         return replace(tally, batches=new.stop)
@@ -229,11 +228,6 @@ class _Tally:
     def _open(self, kind: Kind, name: str) -> int:
         table = kind.open_rows(name)
         return self.rows[table.name] if table else 0
-
-
-def _count_rows(directory: Path) -> int:
-    """Count by the files' own footers; a table without new rows has no directory."""
-    return int(pyarrow.dataset.dataset(directory).count_rows()) if directory.is_dir() else 0
 
 
 def _digest(tables: Mapping[str, pa.Table]) -> str:

@@ -33,7 +33,7 @@ class SourceCut(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     store: str  # where it was read, without a password
-    life: str  # of the store: another one after a backup was restored
+    life: str  # of the store: another one after a backup was restored, or on another server
     generation: int
     version: int
     bodies: bool
@@ -47,6 +47,11 @@ class SourceCut(msgspec.Struct, frozen=True, kw_only=True):
     digest: str  # of the small tables
     # Of a store that forgets: earlier generations and their batches. What they have and the newest has not, counts.
     earlier: list[tuple[int, int]] = []
+
+    @property
+    def past(self) -> str:
+        """Tell one past of the store from another: a backup that came back is one, another server is not."""
+        return self.life.partition("/")[0]
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +75,12 @@ class Lake:
         """Return the numbers of all cuts, the newest last."""
         return sorted(int(file.stem) for file in (self.root / "_cuts").glob("*.json") if file.stem.isdigit())
 
+    def newest(self) -> int:
+        """Return the number of the newest cut; 0 if there is none."""
+        return max(self.numbers(), default=0)
+
     def latest(self) -> Cut | None:
-        numbers = self.numbers()
-        return self.cut(numbers[-1]) if numbers else None
+        return self.cut(newest) if (newest := self.newest()) else None
 
     def cut(self, number: int) -> Cut:
         file = self._manifest(number)
@@ -94,7 +102,8 @@ class Lake:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other writers out; raises AlreadyRunning with the one that is in."""
-        make_private(self.root)
+        for part in ("", "_checkpoints", "bronze", "gold"):  # Spark would make them open to others
+            make_private(self.root / part)
         with InstanceLock(self.root / "lock"):
             for plan in (self.root / "_plans").glob("*"):  # of a process that was killed: it may name a password
                 plan.unlink()

@@ -109,6 +109,7 @@ class Job:
     totals: Mapping[str, Total] = field(default_factory=dict)  # of an output
     needs_bodies: bool = False
     publish: Publish = publish  # for a job that is more than its frames
+    is_standing: bool = False  # what it gives takes the place of what it gave: only of the newest cut
     verdict: str | None = None  # what a report says that it proves
     is_reported: bool = False  # a report rests on it
 

@@ -1,14 +1,16 @@
-"""Where the copy of one source goes, and how far it has come by Spark's own notes."""
+"""Where the copy of one source goes, how far it has come by Spark's own notes, and whether it is still there."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet
 
-from claudemesh.pipeline.catalogue import Growth, Kind, Table
-from claudemesh.pipeline.lake import Lake, make_private, sync_tree
+from claudemesh.kernel.errors import IntegrityError
+from claudemesh.pipeline.catalogue import KINDS, Growth, Kind, Table
+from claudemesh.pipeline.lake import Cut, Lake, make_private, sync_tree
 from claudemesh.pipeline.sources.model import Position
 
 
@@ -63,6 +65,29 @@ def write_rows(table: pa.Table, directory: Path) -> None:
     make_private(directory)
     pyarrow.parquet.write_table(table, directory / "rows.parquet", compression="zstd")
     sync_tree(directory)
+
+
+def count_rows(directory: Path) -> int:
+    """Count by the files' own footers; a table without new rows has no directory."""
+    return int(pyarrow.dataset.dataset(directory).count_rows()) if directory.is_dir() else 0
+
+
+def check_whole(lake: Lake, cut: Cut) -> None:
+    """Count what lies in the lake: nobody removed any of it, or put anything there, unseen."""
+    for source, at in cut.sources.items():
+        for table in KINDS[at.kind].tables:
+            if table.growth is Growth.WHOLE:
+                places = [lake.whole(source, at.generation, table.name, at.whole)]
+            else:
+                places = lake.batches(source, at.generation, table.name, at.batches)
+            if table.is_body and not places:  # they go from older cuts too when they are not wanted any more
+                continue
+            there, copied = sum(map(count_rows, places)), at.rows.get(table.name, 0)
+            if there != copied:
+                raise IntegrityError(
+                    f"{lake.root} holds {there} rows of {table.name} of {source}, and {copied} were copied:"
+                    " `claudemesh pipeline ingest --full`"
+                )
 
 
 def _next(folder: Path) -> int:

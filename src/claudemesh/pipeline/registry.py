@@ -60,6 +60,7 @@ JOBS: Final = {
             outputs={"documents": search.documents},
             needs_bodies=True,
             publish=publish_archive,
+            is_standing=True,
         ),
         Job(
             name="traffic",

@@ -18,19 +18,22 @@ from claudemesh.pipeline.registry import JOBS
 DONE: Final = "_done.json"
 
 
-def choose_jobs(name: str, cut: Cut) -> tuple[list[Job], dict[str, str]]:
-    """Return the job, or with `all` every one that has something to read, and why the others have not."""
+def choose_jobs(name: str, cut: Cut, newest: int) -> tuple[list[Job], dict[str, str]]:
+    """Return the job, or with `all` every one that can be run, and why the others cannot."""
     wanted = JOBS.values() if name == "all" else [JOBS[name]]
-    chosen = [job for job in wanted if any(map(job.reads, cut.sources.values()))]
-    left_out = {job.name: _say_missing(job, cut) for job in wanted if job not in chosen}
-    if name in left_out:
-        raise NotFound(f"{name}: {left_out[name]}")
-    return chosen, left_out
+    objections = {job.name: objection for job in wanted if (objection := _object(job, cut, newest))}
+    if name in objections:
+        raise NotFound(f"{name}: {objections[name]}")
+    return [job for job in wanted if job.name not in objections], objections
 
 
-def _say_missing(job: Job, cut: Cut) -> str:
-    how = " that was copied with --bodies" if job.needs_bodies else ""
-    return f"cut {cut.number} has no store of the kind {job.kind}{how}"
+def _object(job: Job, cut: Cut, newest: int) -> str | None:
+    if not any(map(job.reads, cut.sources.values())):
+        how = " that was copied with --bodies" if job.needs_bodies else ""
+        return f"cut {cut.number} has no store of the kind {job.kind}{how}"
+    if job.is_standing and cut.number < newest:
+        return f"cut {cut.number} is not the newest, and would take the place of what was made of that"
+    return None
 
 
 def run_jobs(run: Run, jobs: Iterable[Job]) -> list[Result]:

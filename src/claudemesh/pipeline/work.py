@@ -73,8 +73,10 @@ class Work:
         """Have the lake alone, with a cut of it for jobs."""
         from claudemesh.pipeline import session  # noqa: PLC0415 - all of Spark
         from claudemesh.pipeline.outputs import Run  # noqa: PLC0415 - as above
+        from claudemesh.pipeline.place import check_whole  # noqa: PLC0415 - as above
 
         with self.lake.locked():
+            check_whole(self.lake, cut)
             spark = self.spark()
             rows = sum(count for source in cut.sources.values() for count in source.rows.values())
             session.suit(spark, rows)

@@ -29,7 +29,7 @@ class Copy:
                 self.read(moment, self.position, moment.position)
                 self.position = moment.position
             if moment.is_cut:
-                self.counts = dict(moment.count(since, self.counts).counts)
+                self.counts = dict(moment.count(since, self.counts))
                 whole = self._store.kind.wanted(Growth.WHOLE, bodies=True)
                 self.wholes = {table.name: moment.whole(table).to_pylist() for table in whole}
         return sum(map(len, self.rows.values())) - before

@@ -73,7 +73,7 @@ def test_what_was_committed_after_the_marks_is_for_the_next_cut(tmp_path: Path) 
         writer.say("fill 4")
         second = next(moments)
         assert second.position["history"] == first.position["history"]
-        assert second.count(None, {}).counts["message_history"] == 4
+        assert second.count(None, {})["message_history"] == 4
         assert [row["history_id"] for row in second.whole(store.kind.table("history_counter")).to_pylist()] == [
             4,
             0,

@@ -89,6 +89,21 @@ def test_a_log_alone_is_checked_for_what_it_contradicts_itself_in() -> None:
 
 
 @pytest.mark.req("S3")
+@pytest.mark.parametrize("invariant", ["token_went_back", "zombie_done"])
+@pytest.mark.parametrize(("boot", "found"), [("", True), ("of another machine", False)])
+def test_times_by_clocks_that_have_nothing_to_do_with_each_other_are_not_compared(
+    invariant: str, boot: str, *, found: bool
+) -> None:
+    story = clean(5)
+    before = len(story.lines)
+    MUTATIONS[invariant][0](story)
+    story.lines[before:] = [{**line, "boot": boot} for line in story.lines[before:]]
+    story.lines = [line for line in story.lines if line["f"] != "send"]
+    said = {one.invariant for one in check_on_sqlite({}, history([story])).violations}
+    assert (invariant in said) is found
+
+
+@pytest.mark.req("S3")
 def test_a_broker_that_lost_everything_does_not_pass() -> None:
     story = clean(5)
     for name, rows_ in story.broker.items():

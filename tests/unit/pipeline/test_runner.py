@@ -101,14 +101,14 @@ def with_bodies(kind: str, *, bodies: bool) -> Cut:
 def test_all_jobs_are_those_that_have_something_to_read_and_the_others_are_named(
     cut: Cut, left_out: set[str]
 ) -> None:
-    chosen, others = choose_jobs("all", cut)
+    chosen, others = choose_jobs("all", cut, cut.number)
     assert {job.name for job in chosen} == {*NAMES} - left_out
     assert set(others) == left_out
 
 
 @pytest.mark.req("S4")
 def test_a_search_is_left_out_of_a_lake_without_bodies_with_the_remedy() -> None:
-    chosen, left_out = choose_jobs("all", with_bodies("inbox", bodies=False))
+    chosen, left_out = choose_jobs("all", with_bodies("inbox", bodies=False), CUT.number)
     assert chosen == []
     assert "--bodies" in left_out["search"]
 
@@ -116,7 +116,17 @@ def test_a_search_is_left_out_of_a_lake_without_bodies_with_the_remedy() -> None
 @pytest.mark.parametrize(("job", "kind"), [("orphans", "inbox"), ("search", "inbox"), ("search", "broker")])
 def test_a_job_that_has_nothing_to_read_is_refused(job: str, kind: str) -> None:
     with pytest.raises(NotFound, match=job):
-        choose_jobs(job, with_bodies(kind, bodies=False))
+        choose_jobs(job, with_bodies(kind, bodies=False), CUT.number)
+
+
+@pytest.mark.req("S4")
+def test_an_older_cut_does_not_take_the_place_of_the_newest_archive() -> None:
+    cut = with_bodies("inbox", bodies=True)
+    with pytest.raises(NotFound, match="not the newest"):
+        choose_jobs("search", cut, cut.number + 1)
+    chosen, left_out = choose_jobs("all", cut, cut.number + 1)
+    assert chosen == []
+    assert "not the newest" in left_out["search"]
 
 
 @pytest.mark.req("S4")

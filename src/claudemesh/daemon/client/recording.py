@@ -22,6 +22,7 @@ Said = dict[str, Any]
 Told = Callable[[Any], None]
 Note = Callable[[StreamEvent], None]
 
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _DONE: Final = range(200, 400)
 _REFUSED: Final = range(400, 500)
 _UNSURE: Final = (408, 409)  # it did not arrive in time; the id stands for something, whatever that is
@@ -33,12 +34,20 @@ def judge_failure(error: MeshError) -> str:
     return "fail" if is_refused or isinstance(error, NoDaemon | StoreFull) else "unknown"
 
 
+def read_boot() -> str:
+    """Say which start of which machine the clock counts from; nothing, where a system does not tell."""
+    try:
+        return _BOOT.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 class Recorder:
     """Writes for one member of one mesh. Threads, tasks and processes may share a file."""
 
     def __init__(self, path: Path, mesh: str, who: str, clock: Clock) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._of = {"mesh": mesh, "who": who}
+        self._of = {"boot": read_boot(), "mesh": mesh, "who": who}
         self._clock = clock
 
     def __del__(self) -> None:

@@ -8,11 +8,11 @@ SELECT 'given ' || count(*) || ' times' AS what, mesh, key AS id, min(who) || ' 
 FROM h WHERE f = 'claim' AND ev = 'ok' AND key <> '' GROUP BY mesh, key, version HAVING count(*) > 1
 
 -- name: token_went_back
--- Whoever asks after a lease was given gets a later one.
+-- Whoever asks after a lease was given gets a later one. Times of other machines, or of another start, say nothing.
 SELECT 'given after a later one' AS what, c.mesh, c.key AS id, c.who, 'token ' || c.version AS detail
 FROM (
   SELECT mesh, key, who, version, asked, min(t) OVER (
-    PARTITION BY mesh, key ORDER BY version RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+    PARTITION BY mesh, key, boot ORDER BY version RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
   ) AS a_later_one
   FROM h WHERE f = 'claim' AND ev = 'ok' AND key <> ''
 ) AS c
@@ -23,7 +23,7 @@ WHERE c.a_later_one < c.asked
 SELECT 'done under an old lease' AS what, d.mesh, d.key AS id, d.who, 'token ' || d.version AS detail
 FROM h AS d
 JOIN h AS c ON c.mesh = d.mesh AND c.key = d.key AND c.f = 'claim' AND c.ev = 'ok' AND c.version > d.version
-  AND c.t < d.asked
+  AND c.boot = d.boot AND c.t < d.asked
 WHERE d.f = 'done' AND d.ev = 'ok'
 GROUP BY d.mesh, d.key, d.who, d.version
 

@@ -1,7 +1,7 @@
 """What ingest needs of a store: who it is, moments of it, and how a table is read between two positions."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -37,12 +37,6 @@ class Identity:
     life: str
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    counts: Mapping[str, int]
-    lag: Mapping[str, float] = field(default_factory=dict)
-
-
 class Moment(Protocol):
     """A moment of a store, held open: what is read in it agrees."""
 
@@ -64,7 +58,10 @@ class Moment(Protocol):
 
     def whole(self, table: Table) -> pa.Table: ...
 
-    def count(self, since: Position | None, before: Mapping[str, int]) -> Counted:
+    def lag(self) -> Mapping[str, float]:
+        """Say what is open and cannot be read yet, and for how long."""
+
+    def count(self, since: Position | None, before: Mapping[str, int]) -> Mapping[str, int]:
         """Count the store's own rows; of a store that forgets, those since then, added to the counts before."""
 
 

@@ -19,7 +19,6 @@ from claudemesh.kernel.errors import ConfigError
 from claudemesh.pipeline.catalogue import BROKER, Growth, Table
 from claudemesh.pipeline.sources.connection import connected, fetch_row, fetch_rows, fetch_table
 from claudemesh.pipeline.sources.model import (
-    Counted,
     Identity,
     Moment,
     Position,
@@ -112,13 +111,15 @@ class _PostgresMoment:
     def whole(self, table: Table) -> pa.Table:
         return fetch_table(self.cursor, "postgresql", _select(table.name), (), fields(table))
 
-    def count(self, since: Position | None, before: Mapping[str, int]) -> Counted:  # noqa: ARG002 - it keeps all
-        counts: dict[str, int] = dict(fetch_rows(self.cursor, _SQL["counts"]))
+    def count(self, since: Position | None, before: Mapping[str, int]) -> Mapping[str, int]:  # noqa: ARG002 - it keeps all
+        return dict(fetch_rows(self.cursor, _SQL["counts"]))
+
+    def lag(self) -> Mapping[str, float]:
         open_, oldest_s = fetch_row(self.cursor, _SQL["lag"])
         lag = {"open_transactions": float(open_)}
         if oldest_s is not None:  # a role without pg_read_all_stats is not told
             lag["oldest_s"] = float(oldest_s)
-        return Counted(counts, lag)
+        return lag
 
 
 def _select(name: str) -> str:

@@ -26,7 +26,6 @@ from claudemesh.kernel.errors import ConfigError
 from claudemesh.pipeline.catalogue import OWNER, Kind, Series, Table
 from claudemesh.pipeline.sources.connection import connected, fetch_named, fetch_row, fetch_rows, fetch_table
 from claudemesh.pipeline.sources.model import (
-    Counted,
     Identity,
     Moment,
     Position,
@@ -146,14 +145,18 @@ class _SqliteMoment:
             sql, value = self.store.statement(table.name), self.position
         return fetch_table(self.cursor, "sqlite", sql, _bound(sql, value), fields(table))
 
-    def count(self, since: Position | None, before: Mapping[str, int]) -> Counted:
+    def lag(self) -> Mapping[str, float]:
+        """Say nothing: whoever writes here does so alone, and what it has not committed has no number yet."""
+        return {}
+
+    def count(self, since: Position | None, before: Mapping[str, int]) -> Mapping[str, int]:
         kind = self.store.kind
         begun = since if kind.forgets else None
         new = {one.name: rise(_marks(begun, one), self.position[one.name]) for one in kind.series}
         sql = self.store.statement("counts")
         counts: dict[str, int] = dict(fetch_rows(self.cursor, sql, _bound(sql, new)))
         known = before if kind.forgets else {}
-        return Counted({name: known.get(name, 0) + count for name, count in counts.items()})
+        return {name: known.get(name, 0) + count for name, count in counts.items()}
 
 
 def _marks(position: Position | None, series: Series | None) -> list[list[int]]:
