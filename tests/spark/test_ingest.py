@@ -19,7 +19,7 @@ from claudemesh.pipeline.jobs.orphans import orphans
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut, Lake
 from claudemesh.pipeline.stores import open_store
-from tests.contract.pipeline.test_sqlite_source import INBOX, RECEIVE
+from tests.contract.pipeline.test_sqlite_source import INBOX_SCHEMA, RECEIVE
 from tests.services.postgres import Postgres, wheel
 from tests.spark.stores import KEYS, count_by_duckdb, count_in_store, writing
 
@@ -195,7 +195,7 @@ def test_what_an_inbox_has_forgotten_stays_however_it_is_read_and_bodies_go_when
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake, inbox = Lake(tmp_path / "lake"), tmp_path / "inbox.db"
-    receive(inbox, INBOX.read_text(), RECEIVE.format(1), RECEIVE.format(2))
+    receive(inbox, INBOX_SCHEMA.read_text(), RECEIVE.format(1), RECEIVE.format(2))
     [source] = ingest(spark, lake, str(inbox), bodies=True).sources
     receive(inbox, "DELETE FROM inbox WHERE seq = 1", RECEIVE.format(3))
     for wish in ({"full": True}, {}):
@@ -213,7 +213,7 @@ def test_a_cut_is_of_the_stores_that_were_read_and_of_no_store_twice(spark: Spar
     lake = Lake(tmp_path / "lake")
     files = [tmp_path / "one.db", tmp_path / "two.db"]
     for inbox in files:
-        receive(inbox, INBOX.read_text(), RECEIVE.format(1))
+        receive(inbox, INBOX_SCHEMA.read_text(), RECEIVE.format(1))
     first = ingest(spark, lake, str(files[0]))
     second = ingest(spark, lake, str(files[1]))
     assert len(first.sources) == len(second.sources) == 1
