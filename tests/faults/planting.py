@@ -3,10 +3,11 @@
 import ast
 import compileall
 import json
-import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import cache_from_source
@@ -35,31 +36,22 @@ class Run:
     strays: list[str]  # modules of claudemesh that came from elsewhere
 
 
-def copy_sources(src: Path, to: Path) -> Path:
-    """Copy them with their bytecode: compiling all of it would take longer than most tests.
-
-    The files are links to one copy of all, so whoever changes one must replace it.
-    """
-    return shutil.copytree(_compiled(src).name, to, copy_function=_link)
-
-
-def _link(source: str, to: str) -> None:
-    try:
-        os.link(source, to)
-    except OSError:  # the two are on different disks
-        shutil.copy2(source, to)
-
-
 @cache
-def _compiled(src: Path) -> "tempfile.TemporaryDirectory[str]":
-    """Make a copy once and compile it; it is there as long as this process."""
+def _copied(src: Path) -> "tempfile.TemporaryDirectory[str]":
     folder = tempfile.TemporaryDirectory(prefix="cm-src-")
     shutil.copytree(src, folder.name, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     compileall.compile_dir(folder.name, quiet=2)
     return folder
 
 
-def plant(fault: Fault, src: Path) -> None:
+def copy_sources(src: Path) -> Path:
+    """Return the copy of this process, with its bytecode: compiling all of it would take longer than most tests."""
+    return Path(_copied(src).name)
+
+
+@contextmanager
+def planted(fault: Fault, src: Path) -> Iterator[None]:
+    """Have the fault in a copy for a while."""
     file = src / "claudemesh" / fault.file
     if not file.is_file():
         raise BrokenFaultError(f"{fault.file} is not a file of claudemesh")
@@ -69,10 +61,18 @@ def plant(fault: Fault, src: Path) -> None:
     changed = text.replace(fault.old, fault.new)
     if not _says_something_else(text, changed, python=file.suffix == ".py"):
         raise BrokenFaultError(f"the new text leaves {fault.file} as it was")
-    file.unlink()  # it is a link
+    away = src / "away"
+    away.mkdir()
+    bytecode = [Path(cache_from_source(file))] if file.suffix == ".py" else []  # of the same size, it would hide it
+    for number, one in enumerate([file, *bytecode]):
+        one.rename(away / str(number))
     file.write_text(changed, encoding="utf-8")
-    if file.suffix == ".py":  # bytecode of the same size and second would hide the fault
-        Path(cache_from_source(file)).unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        for number, one in enumerate([file, *bytecode]):
+            (away / str(number)).replace(one)
+        away.rmdir()
 
 
 def _says_something_else(text: str, changed: str, *, python: bool) -> bool:
@@ -130,10 +130,10 @@ def why_not_green(run: Run) -> str | None:
 
 def objection(fault: Fault, *, src: Path, scratch: Path, root: Path = ROOT) -> str | None:
     """Plant the fault and run its test; None when the test turned red, else what is wrong."""
+    copy = copy_sources(src)
     try:
-        copy = copy_sources(src, scratch / "src")
-        plant(fault, copy)
-        run = run_tests([fault.test], copy, scratch, root, _PATIENCE)
+        with planted(fault, copy):
+            run = run_tests([fault.test], copy, scratch, root, _PATIENCE)
     except BrokenFaultError as error:
         return f"broken: {error}"
     except subprocess.TimeoutExpired:

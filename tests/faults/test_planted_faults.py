@@ -29,6 +29,6 @@ def test_a_planted_fault_turns_its_test_red(fault: Fault, tmp_path: Path) -> Non
 def test_a_test_of_each_file_is_green_here_on_the_code_as_it_is(folder: str, tmp_path: Path) -> None:
     """Show that what turned red did not do so because of the place; all of them are green in their own lane."""
     first = {file: node for node in reversed(NODES) if Path(file := node.partition("::")[0]).parent == Path(folder)}
-    run = run_tests(sorted(first.values()), copy_sources(ROOT / "src", tmp_path / "src"), tmp_path)
+    run = run_tests(sorted(first.values()), copy_sources(ROOT / "src"), tmp_path)
     why = why_not_green(run)
     assert why is None, f"{why}\n{run.output}"

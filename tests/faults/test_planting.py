@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.children import run_pytest
-from tests.faults.planting import copy_sources, objection, plant, run_tests, why_not_green
+from tests.faults.planting import copy_sources, objection, planted, run_tests, why_not_green
 from tests.requirements import Fault
 
 SUMS = """
@@ -162,20 +162,25 @@ def test_a_test_that_runs_on_other_sources_than_the_copy_is_not_caught(project: 
 
 
 def test_a_run_on_code_as_it_is_must_pass_and_not_skip(project: Path, tmp_path: Path) -> None:
-    copy = copy_sources(project / "src", tmp_path / "src")
+    copy = copy_sources(project / "src")
     green = run_tests(["checks/check_sums.py::test_add"], copy, tmp_path, project)
     assert why_not_green(green) is None
     skipped = run_tests(["checks/check_sums.py::test_skipped"], copy, tmp_path, project)
     assert why_not_green(skipped) == "not green: exit 0, 0 passed, 1 skipped"
 
 
-def test_a_fault_is_in_its_own_copy_and_in_no_other(project: Path, tmp_path: Path) -> None:
-    planted, clean = (copy_sources(project / "src", tmp_path / name) for name in ("planted", "clean"))
-    plant(SUM_IS_A_DIFFERENCE, planted)
-    later = copy_sources(project / "src", tmp_path / "later")
-    for copy, is_green in ((clean, True), (planted, False), (later, True)):
-        run = run_tests(["checks/check_sums.py::test_add"], copy, tmp_path, project)
-        assert (why_not_green(run) is None) == is_green
+def test_a_fault_is_there_for_a_while_and_leaves_the_copy_as_it_was(project: Path, tmp_path: Path) -> None:
+    copy = copy_sources(project / "src")
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+
+    def is_green() -> bool:
+        return why_not_green(run_tests(["checks/check_sums.py::test_add"], copy, tmp_path, project)) is None
+
+    assert is_green()
+    with planted(SUM_IS_A_DIFFERENCE, copy):
+        assert not is_green()
+    assert is_green()
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 
 def test_a_run_that_does_not_end_is_ended(project: Path, tmp_path: Path) -> None:
@@ -189,6 +194,6 @@ def test_a_run_inherits_neither_options_nor_coverage(
 ) -> None:
     monkeypatch.setenv("COVERAGE_PROCESS_START", "/nowhere/pyproject.toml")
     monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
-    copy = copy_sources(project / "src", tmp_path / "src")
+    copy = copy_sources(project / "src")
     run = run_tests(["checks/check_sums.py::test_the_run_outside_lends_nothing"], copy, tmp_path, project)
     assert why_not_green(run) is None, run.output

@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from claudemesh.pipeline import copying
 from claudemesh.pipeline.ingest import Ingest, Wish
 from claudemesh.pipeline.lake import Lake
-from claudemesh.pipeline.session import build
+from claudemesh.pipeline.session import BRIEF, build
 from claudemesh.pipeline.stores import open_store
 from claudemesh.runtime import points
 
@@ -29,7 +29,9 @@ def main(lake: str, store: str, point: str, few: str) -> None:
     points.arm(point, die)
     copying.FEW = int(few)  # beyond it Spark's workers read
     place = Lake(Path(lake))
-    ingest = Ingest(place, lambda: build("local[2]", scratch=place.root / "_scratch", name="doomed"), Wish(), print)
+    ingest = Ingest(
+        place, lambda: build("local[2]", scratch=place.root / "_scratch", name="doomed", conf=BRIEF), Wish(), print
+    )
     ingest.run([open_store(store)], 0)
 
 

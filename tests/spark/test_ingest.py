@@ -82,7 +82,7 @@ def test_a_store_is_copied_once_and_then_only_what_is_new(spark: SparkSession, t
         writer.say("fill 40")
         first = ingest(spark, lake, url)
         check_whole(spark, lake, url, first)
-        assert ingest(None, lake, url) == first, "without news there is no session and no cut"
+        assert ingest(None, lake, url).number == first.number, "without news there is no session and no cut"
         writer.say("fill 8")
         writer.say("sweep")
         second = ingest(spark, lake, url)
@@ -181,7 +181,7 @@ def test_an_id_that_was_forgotten_and_is_used_again_is_no_orphan(
     cut = ingest(spark, lake, url)
     [source] = cut.sources
     assert orphans(frames.tables(spark, lake, cut, source), Params(now_ms=0)).collect() == []
-    assert ingest(None, lake, url, verify=True) == cut
+    assert ingest(None, lake, url, verify=True).number == cut.number
 
 
 def receive(inbox: Path, *statements: str) -> None:

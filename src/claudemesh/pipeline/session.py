@@ -93,8 +93,12 @@ def stop(session: SparkSession) -> None:
     _end_jvm()
 
 
-# For what is over before a JVM's second compiler has helped: it takes two fifths of the processor's time there.
-BRIEF: Final = {"spark.driver.defaultJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"}
+# For what is over before a JVM's second compiler has helped, or plans that are changed while they run: the one takes
+# two fifths of the processor's time there, the other a seventh.
+BRIEF: Final = {
+    "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 def suit(session: SparkSession, rows: int) -> None:
