@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from claudemesh.pipeline import copying
 from claudemesh.pipeline.ingest import Ingest, Wish
@@ -29,10 +30,11 @@ def main(lake: str, store: str, point: str, few: str) -> None:
     points.arm(point, die)
     copying.FEW = int(few)  # beyond it Spark's workers read
     place = Lake(Path(lake))
-    ingest = Ingest(
-        place, lambda: build("local[2]", scratch=place.root / "_scratch", name="doomed", conf=BRIEF), Wish(), print
-    )
-    ingest.run([open_store(store)], 0)
+
+    def session() -> SparkSession:
+        return build("local[2]", scratch=place.root / "_scratch", name="doomed", conf=BRIEF)
+
+    Ingest(place, session, Wish(), print).run([open_store(store)], 0)
 
 
 if __name__ == "__main__":

@@ -209,8 +209,8 @@ def _check(work: "Work", given: "Run", history: tuple[Path, ...]) -> tuple[Json,
         tables = {source: given.tables(source) for source in given.cut.sources}
         found = checks.run(given.spark, tables, history, until_ms=work.until_ms(given.cut))
     items = [{"invariant": one.invariant, **one.evidence} for one in found.violations]
-    logs = {0: "no log of a client", 1: "the log of clients"}.get(len(history), f"{len(history)} logs of clients")
-    about = f"what {logs} says, and the stores with each other"
+    logs = "1 log" if len(history) == 1 else f"{len(history)} logs"
+    about = f"the stores, with each other and with what clients were told ({logs})"
     return {"name": "check", "about": about, "violations": len(items), "items": items}, dict(found.checked)
 
 

@@ -93,7 +93,7 @@ def stop(session: SparkSession) -> None:
     _end_jvm()
 
 
-# For what is over before a JVM's second compiler has helped, or plans that are changed while they run: the one takes
+# For what is over before a JVM's second compiler has helped, or plans that are changed as they run: the one takes
 # two fifths of the processor's time there, the other a seventh.
 BRIEF: Final = {
     "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
