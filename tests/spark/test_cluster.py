@@ -5,13 +5,12 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import apsw
 import duckdb
 import pyspark
 import pytest
@@ -23,7 +22,9 @@ from claudemesh.pipeline.java import find_java, make_java_home
 from claudemesh.pipeline.jobs.orphans import orphans
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Lake
+from claudemesh.pipeline.sources.connection import connected
 from claudemesh.pipeline.stores import open_store
+from tests.services.postgres import Postgres, wheel
 from tests.services.server import Server, free_port, running, throwaway_directory
 from tests.spark.stores import KEYS, writing
 
@@ -105,12 +106,18 @@ def rows_of(lake: Path) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.mark.req("S6")
 @pytest.mark.timeout(2 * WITHIN_S)  # a run and the start of the cluster
 def test_a_cluster_copies_and_finds_what_one_machine_does(
-    spark: SparkSession, cluster: Cluster, bare_python: Path, tmp_path: Path
+    spark: SparkSession,
+    cluster: Cluster,
+    bare_python: Path,
+    tmp_path: Path,
+    postgres_servers: Callable[[str], Postgres],
 ) -> None:
-    store = f"sqlite:///{tmp_path / 'broker.db'}"
+    """Of a server, whose snapshot all workers read in with connections of their own."""
+    store = postgres_servers(wheel().name).create_database("cluster")
     with writing(store) as writer:
         writer.say("fill 400")
-    apsw.Connection(str(tmp_path / "broker.db")).execute("DELETE FROM queue_lease WHERE history_id = 3")
+    with connected("postgresql", store) as cursor:
+        cursor.execute("DELETE FROM mesh.queue_lease WHERE history_id = 3")
 
     cut = Ingest(Lake(tmp_path / "here"), lambda: spark, Wish(), lambda _: None).run([open_store(store)], 0)
     [source] = cut.sources

@@ -102,9 +102,10 @@ class Lake:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other writers out; raises AlreadyRunning with the one that is in."""
-        for part in ("", "_checkpoints", "bronze", "gold"):  # Spark would make them open to others
-            make_private(self.root / part)
+        make_private(self.root)
         with InstanceLock(self.root / "lock"):
+            for part in ("_checkpoints", "bronze", "gold"):  # Spark would make them open to others
+                make_private(self.root / part)
             for plan in (self.root / "_plans").glob("*"):  # of a process that was killed: it may name a password
                 plan.unlink()
             yield
