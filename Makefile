@@ -5,6 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the steps of a target are written in the order they must run
 MAKEFLAGS += --no-print-directory
+unexport PYTHONDONTWRITEBYTECODE # hundreds of processes load the same modules
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest

@@ -14,7 +14,7 @@ from tests.services.postgres import ONE_IS_ENOUGH
 ROOT = Path(__file__).resolve().parents[2]
 
 # What the run outside would lend to the one inside: its options, its worker's name, its coverage.
-_LEAKS = ("PYTEST_", "COVERAGE_", "HYPOTHESIS_")
+_LEAKS = ("PYTEST_", "COVERAGE_", "HYPOTHESIS_", "PYTHONDONTWRITEBYTECODE")
 
 
 def run_pytest(
@@ -49,8 +49,7 @@ def run_pytest(
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_LEAKS)}
-    return kept | {"PYTHONDONTWRITEBYTECODE": "1"}
+    return {name: value for name, value in os.environ.items() if not name.startswith(_LEAKS)}
 
 
 class _Warm:
