@@ -81,8 +81,8 @@ clean: ## remove whatever these targets made, .venv too
 packages: setup
 	@tools/system-packages.sh
 
-# Processes of its own for every core, and then one more, since some of these wait. The kernel is small and pure, so its unit tests leave nothing of it unvisited;
-# the rest runs unmeasured, since measuring doubles what a property test costs.
+# Processes of its own for every core, and then one more, since some of these wait. The kernel is small and pure, so its
+# unit tests leave nothing of it unvisited; the rest runs unmeasured, since measuring doubles what a property test costs.
 .PHONY: fast
 fast: setup
 	$(BIN)/coverage erase
@@ -91,7 +91,8 @@ fast: setup
 	$(BIN)/coverage report --include='*/claudemesh/kernel/*' --fail-under=100
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(filter-out tests/unit,$(FAST))
 
-# Most of these wait far longer than they compute: two at once. Those that starve, kill and time processes run alone.
+# Most of these wait far longer than they compute: two at once. Those that starve, kill and time processes run with no
+# other beside them but, under `make test`, Spark's, which are niced.
 .PHONY: real
 real: setup
 	$(PYTEST) -n 2 --dist worksteal $(filter-out $(ALONE),$(REAL))
@@ -103,10 +104,12 @@ spark: setup
 	$(PYTEST) --timeout=300 $(SPARK)
 
 # Everything else waits now and then, for disks, servers and clocks, and Spark computes: so it runs beside all of it, and
-# gives way. It speaks at the end.
+# gives way. It speaks at the end. `set -m` gives it a process group of its own, in which Ctrl-C is not ignored: so it is
+# interrupted, and ends its servers and its JVM, as soon as this ends in any way.
 .PHONY: beside-spark
 beside-spark: setup packages
-	@log=$$(mktemp); trap 'rm -f $$log' EXIT; \
-	nice -n 19 $(MAKE) spark >$$log 2>&1 & spark=$$!; \
-	failed=0; $(MAKE) check fast real || failed=1; \
-	wait $$spark || failed=1; cat $$log; exit $$failed
+	@log=$$(mktemp); \
+	set -m; nice -n 19 $(MAKE) spark </dev/null >$$log 2>&1 & spark=$$!; set +m; \
+	trap 'kill -INT -- -$$spark 2>/dev/null && wait $$spark || true; cat $$log; rm $$log' EXIT; \
+	$(MAKE) check fast real; \
+	wait $$spark

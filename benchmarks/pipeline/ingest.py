@@ -21,7 +21,7 @@ from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.stores.postgres import PostgresStores
 from claudemesh.broker.stores.sqlite import SqliteStores
 from claudemesh.pipeline.catalogue import Growth
-from claudemesh.pipeline.sources.connection import connected, fetch
+from claudemesh.pipeline.sources.connection import read_share
 from claudemesh.pipeline.sources.model import fields
 from claudemesh.pipeline.stores import open_store
 from claudemesh.runtime.clock import SystemClock
@@ -66,16 +66,10 @@ def copy_plainly(url: str, folder: Path) -> None:
             reading = moment.reading(table, None, moment.position, 1)
             if reading is None:
                 continue
-            with (
-                connected(reading.driver, reading.uri) as cursor,
-                pyarrow.parquet.ParquetWriter(
-                    folder / f"{table.name}.parquet", fields(table), compression="zstd"
-                ) as file,
-            ):
-                for said in reading.before:
-                    cursor.execute(said)
-                for statement in reading.statements:
-                    for batch in fetch(cursor, reading.driver, statement.sql, statement.values, fields(table)):
+            schema, place = fields(table), folder / f"{table.name}.parquet"
+            with pyarrow.parquet.ParquetWriter(place, schema, compression="zstd") as file:
+                for number in range(len(reading.statements)):
+                    for batch in read_share(reading, number, schema):
                         file.write_batch(batch)
 
 

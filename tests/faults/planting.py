@@ -61,18 +61,17 @@ def planted(fault: Fault, src: Path) -> Iterator[None]:
     changed = text.replace(fault.old, fault.new)
     if not _says_something_else(text, changed, python=file.suffix == ".py"):
         raise BrokenFaultError(f"the new text leaves {fault.file} as it was")
-    away = src / "away"
-    away.mkdir()
-    bytecode = [Path(cache_from_source(file))] if file.suffix == ".py" else []  # of the same size, it would hide it
-    for number, one in enumerate([file, *bytecode]):
-        one.rename(away / str(number))
-    file.write_text(changed, encoding="utf-8")
-    try:
-        yield
-    finally:
-        for number, one in enumerate([file, *bytecode]):
-            (away / str(number)).replace(one)
-        away.rmdir()
+    bytecode = Path(cache_from_source(file))
+    with tempfile.TemporaryDirectory(dir=src) as folder:
+        kept = {one: Path(shutil.copy2(one, folder)) for one in (file, bytecode) if one.exists()}
+        try:
+            bytecode.unlink(missing_ok=True)  # for a text of the same size, it would hide it
+            file.write_text(changed, encoding="utf-8")
+            yield
+        finally:
+            bytecode.unlink(missing_ok=True)  # of the fault
+            for one, copy in kept.items():
+                copy.replace(one)
 
 
 def _says_something_else(text: str, changed: str, *, python: bool) -> bool:

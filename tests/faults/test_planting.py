@@ -3,6 +3,7 @@
 import subprocess
 import textwrap
 from dataclasses import replace
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,27 @@ def test_a_fault_is_there_for_a_while_and_leaves_the_copy_as_it_was(project: Pat
     with planted(SUM_IS_A_DIFFERENCE, copy):
         assert not is_green()
     assert is_green()
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("has_bytecode", [True, False])
+def test_a_fault_that_cannot_be_planted_leaves_the_copy_as_it_was(
+    has_bytecode: bool,  # noqa: FBT001 - a parameter
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = copy_sources(project / "src")
+    if not has_bytecode:
+        Path(cache_from_source(copy / "claudemesh" / SUM_IS_A_DIFFERENCE.file)).unlink()
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+
+    def write_half(path: Path, text: str, **_: str) -> None:
+        path.write_bytes(text.encode()[:9])
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(OSError, match="the disk is full"), planted(SUM_IS_A_DIFFERENCE, copy):
+        pass
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 # A test that ends by one of these did not notice the fault: the fault's own text does not run.
-_BROKEN = (ImportError, SyntaxError, NameError)
+BROKEN = (ImportError, SyntaxError, NameError)
 
 _BOUNDS = ("WITHIN_S", "BOUND_S")  # what the tests' modules call the longest that they wait for anything
 _OF_PROCESSES = ("tests.chaos.", "tests.powercut.", "tests.services.")
@@ -59,7 +59,7 @@ class _Witness:
             self._report["errors"].append(f"{report.nodeid} (collection)")
 
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        if call.excinfo is not None and issubclass(call.excinfo.type, _BROKEN):
+        if call.excinfo is not None and issubclass(call.excinfo.type, BROKEN):
             self._report["broken"].append(f"{item.nodeid} ({call.excinfo.typename})")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

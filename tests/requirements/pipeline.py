@@ -39,8 +39,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A total that is less than the store's own passes.",
                 file="pipeline/outputs.py",
-                old="in pairs if said != counted]",
-                new="in pairs if said > counted]",
+                old="if pair.said < pair.counted or",
+                new="if",
                 test="tests/unit/pipeline/test_runner.py"
                 "::test_a_total_that_is_not_the_stores_own_is_named_with_both",
             ),

@@ -3,14 +3,15 @@
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.faults.mutants import MUTANTS
+from tests.faults.witness import BROKEN
 from tests.requirements import REQUIREMENTS, Fault
 
 FAULTS = [fault for row in REQUIREMENTS for fault in row.faults] + list(MUTANTS)
@@ -18,18 +19,37 @@ ON_SPARK = [pytest.param(fault, id=fault.what) for fault in FAULTS if fault.test
 
 
 @pytest.mark.parametrize("fault", ON_SPARK)
-def test_a_planted_fault_turns_its_test_red(fault: Fault, spark: SparkSession) -> None:  # noqa: ARG001 - inside
+@pytest.mark.usefixtures("spark")  # for the tests inside
+def test_a_planted_fault_turns_its_test_red(fault: Fault) -> None:
+    witness = watch(fault)
+    assert "call" in witness.failed
+    assert witness.failed <= {"call"}, "what failed is the test, and not its place"
+    assert witness.broken == [], "the fault breaks the code instead of its behaviour"
+
+
+@pytest.mark.usefixtures("spark")  # as above
+def test_a_fault_that_only_breaks_the_code_is_seen_to_do_so() -> None:
+    fault = next(fault for fault in FAULTS if fault.file == "pipeline/jobs/audit.py")
+    assert watch(replace(fault, new="nobody_knows_this")).broken == ["NameError"]
+
+
+def watch(fault: Fault) -> "Witness":
+    """Plant the fault, and run its test in here."""
     quiet = ["-q", "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"]
     witness = Witness()
     with planted(fault):
         pytest.main([*quiet, fault.test], plugins=[witness])
-    assert "call" in witness.failed
-    assert witness.failed <= {"call"}, "what failed is the test, and not its place"
+    return witness
 
 
 class Witness:
     def __init__(self) -> None:
         self.failed: set[str] = set()
+        self.broken: list[str] = []  # by errors that say that the code does not run at all
+
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
+        if call.excinfo is not None and issubclass(call.excinfo.type, BROKEN):
+            self.broken.append(call.excinfo.typename)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:

@@ -3,11 +3,13 @@
 import io
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from msgspec import structs
 from pyspark.sql import SparkSession
 
 from claudemesh.pipeline import runner
@@ -87,6 +89,11 @@ def count(rows: Rows) -> dict[str, int]:
     return {"message_history": messages, **named}
 
 
+def living(run: Run, life: str) -> Run:
+    broker = structs.replace(run.cut.sources["broker"], life=life)
+    return replace(run, cut=structs.replace(run.cut, sources={"broker": broker}))
+
+
 def small_town() -> Rows:
     rows = town()
     for i in range(3):
@@ -151,6 +158,35 @@ def test_an_audit_is_held_against_the_last_one_whose_heads_stay_if_it_fails(scen
     assert changed.violations == 1
     assert changed.items[0]["problem"] == "changed"
     assert (scene.lake.root / "heads" / "broker.json").read_bytes() == heads
+
+
+@pytest.mark.req("S2")
+def test_an_audit_of_an_older_cut_is_not_held_against_what_came_after_it(scene: Scene) -> None:
+    rows = small_town()
+    older = scene.cut(1, rows)
+    accept(rows, "dm", "later", at=NOW - HOUR_MS + 1)  # of a day that the older one has too
+    assert runner.run_job(scene.cut(2, rows), JOBS["audit"]).is_ok
+    heads = (scene.lake.root / "heads" / "broker.json").read_bytes()
+    for life in ("1", "2/one/1"):
+        result = runner.run_job(living(older, life), JOBS["audit"])
+        assert (result.violations, result.sources["broker"]["held_against"]) == (0, None)
+        assert (scene.lake.root / "heads" / "broker.json").read_bytes() == heads
+
+
+@pytest.mark.req("S2")
+@pytest.mark.parametrize(
+    ("life", "held_against", "violations"),
+    [("1/other/1", 1, 1), ("2/one/1", None, 0)],
+    ids=["another server, the same past", "a backup that came back"],
+)
+def test_an_audit_is_held_against_one_of_the_same_past_alone(
+    scene: Scene, life: str, held_against: int | None, violations: int
+) -> None:
+    rows = small_town()
+    assert runner.run_job(living(scene.cut(1, rows), "1/one/1"), JOBS["audit"]).is_ok
+    rows["message_history"][1]["client_message_id"] = "another"
+    result = runner.run_job(living(scene.cut(2, rows), life), JOBS["audit"])
+    assert (result.sources["broker"]["held_against"], result.violations) == (held_against, violations)
 
 
 @pytest.mark.req("S2")

@@ -11,7 +11,6 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from claudemesh.kernel.errors import NotFound
 from claudemesh.pipeline import archive, shards
 from claudemesh.pipeline.catalogue import INBOX
 from claudemesh.pipeline.jobs.search import documents
@@ -59,12 +58,6 @@ def test_an_inbox_without_messages_has_an_archive_without_any(spark: SparkSessio
     told = shards.publish(documents(tables(spark, []), PARAMS), tmp_path / "search" / "s1")
     assert told["documents"] == 0
     assert found(tmp_path, "words") == []
-
-
-@pytest.mark.req("S2")
-def test_without_bodies_there_is_nothing_to_search_and_one_line_says_what_to_do(spark: SparkSession) -> None:
-    with pytest.raises(NotFound, match="pipeline ingest --bodies"):
-        documents({"inbox": tables(spark, [])["inbox"]}, PARAMS)
 
 
 Batches = Iterator[pa.RecordBatch]

@@ -126,10 +126,10 @@ def run(session: Session, /, job: str, **said: Any) -> int:  # noqa: ANN401 - as
         jobs, left_out = runner.choose_jobs(job, cut, work.lake.newest())
         with work.run(cut) as given:
             results = runner.run_jobs(given, jobs)
-            metrics.write_metrics(work.lake, cut, {one.job: one.violations for one in results})
+            metrics.write_metrics(work.lake, cut, {one.job: one.found for one in results})
     documents = [_summary(result) for result in results]
-    violations = sum(one.violations for one in results)
-    whole = {"cut": cut.number, "violations": violations, "jobs": documents, "left_out": left_out}
+    found = sum(one.found for one in results)
+    whole = {"cut": cut.number, "violations": found, "jobs": documents, "left_out": left_out}
     lines = [*_tell(session, results), *(f"{name}: left out: {why}" for name, why in left_out.items())]
     session.out.document(documents[0] if job != "all" else whole, lines)
     return DONE if all(result.is_ok for result in results) else FAILED
@@ -220,8 +220,7 @@ def _check(work: "Work", given: "Run", history: tuple[Path, ...]) -> tuple[Json,
 def _summary(result: "Result") -> Json:
     from msgspec import to_builtins  # noqa: PLC0415 - not for `--help`
 
-    summary: Json = to_builtins(result)
-    return summary
+    return {**to_builtins(result), "violations": result.found}
 
 
 def _tell(session: Session, results: "list[Result]") -> Iterator[str]:
@@ -232,7 +231,7 @@ def _tell(session: Session, results: "list[Result]") -> Iterator[str]:
             if "execute" in summary:
                 yield f"  {escape(summary['execute'])}"
         yield from (session.out.paint(escape(f"{result.job}: {text}"), "red") for text in result.mismatches)
-        yield from _items(session, result.items, result.violations)
+        yield from _items(session, result.items, result.found)
 
 
 def _items(session: Session, items: list[Json], violations: int) -> list[str]:

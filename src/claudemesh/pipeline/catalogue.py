@@ -13,7 +13,7 @@ from zlib import crc32
 
 Type: TypeAlias = Literal["bigint", "string", "binary"]
 
-TOMBSTONE: Final = "tombstone"  # of a kind that deletes: what it deleted
+TOMBSTONE: Final = "tombstone"  # the table of a kind that deletes; its column `what` says from where
 
 
 class Growth(StrEnum):
@@ -48,7 +48,7 @@ class Table:
     key: tuple[str, ...] = ()  # of an append-only table: no two rows have the same
     grave: Grave | None = None
     is_body: bool = False  # what people wrote: only in a lake that was asked to hold it
-    open_of: str | None = None  # the rows of that table that may still change: not in it until they are settled
+    open_of: str | None = None  # rows of that table that may still change, and are not in it yet; once in a kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,10 @@ class Kind:
 
     @property
     def version(self) -> int:
-        """Tell one form of the tables from another: a copy in another one is read anew."""
+        """Tell one form of the tables from another: a copy in another one is read anew.
+
+        Statements in `sources/` that give other rows for the same columns are not told apart: `ingest --full`.
+        """
         return crc32(repr(self.tables).encode())
 
     @property
@@ -71,7 +74,7 @@ class Kind:
         return tuple(dict.fromkeys(table.series for table in self.tables if table.series))
 
     def table(self, name: str) -> Table:
-        return next(table for table in self.tables if table.name == name)
+        return {table.name: table for table in self.tables}[name]
 
     def wanted(self, growth: Growth, *, bodies: bool) -> tuple[Table, ...]:
         return tuple(one for one in self.tables if one.growth is growth and (bodies or not one.is_body))
@@ -289,4 +292,5 @@ KINDS: Final = {kind.name: kind for kind in (OUTBOX, BROKER, INBOX)}
 def kind_of(tables: Iterable[str]) -> Kind | None:
     """Say which kind of store has these tables."""
     named = frozenset(tables)
-    return next((kind for kind in KINDS.values() if kind.marker in named), None)
+    found = [kind for kind in KINDS.values() if kind.marker in named]
+    return found[0] if len(found) == 1 else None

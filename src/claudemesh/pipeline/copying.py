@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -21,8 +21,8 @@ from claudemesh.pipeline.frames import buried_rows, read
 from claudemesh.pipeline.lake import make_private, sync_tree
 from claudemesh.pipeline.place import Place, write_rows
 from claudemesh.pipeline.session import is_local
-from claudemesh.pipeline.sources.connection import connected, fetch
-from claudemesh.pipeline.sources.model import Moment, Position, Reading, fields
+from claudemesh.pipeline.sources.connection import Reading, read_share
+from claudemesh.pipeline.sources.model import Moment, Position, fields
 from claudemesh.runtime import points
 
 TABLE_WRITTEN: Final = points.declare("pipeline.table_written")
@@ -103,16 +103,14 @@ def fetch_few(reading: Reading, schema: pa.Schema, count_max: int) -> pa.Table |
     """Read here and now what is only few rows; None if they are more. Workers cost seconds to start."""
     if count_max == 0 or len(reading.statements) > 1:
         return None
-    batches: list[pa.RecordBatch] = []
-    [statement] = reading.statements
-    with connected(reading.driver, reading.uri) as cursor:
-        for said in reading.before:
-            cursor.execute(said)
-        for batch in fetch(cursor, reading.driver, statement.sql, statement.values, schema):
-            batches.append(batch)
-            if sum(one.num_rows for one in batches) > count_max:
+    rows = read_share(reading, 0, schema)
+    few: list[pa.RecordBatch] = []
+    with closing(rows):
+        for batch in rows:
+            few.append(batch)
+            if sum(part.num_rows for part in few) > count_max:
                 return None
-    return pa.Table.from_batches(batches, schema=schema)
+    return pa.Table.from_batches(few, schema=schema)
 
 
 _plans = count(1)

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from claudemesh.pipeline.sources.connection import connected, fetch, to_schema
+from claudemesh.pipeline.sources.connection import Reading, read_share, to_schema
 
 COPY: Final = "claudemesh_copy"
 STEPS: Final = "claudemesh_steps"
@@ -59,13 +59,9 @@ class CopyReader(DataSourceReader):
         return [Share(plan, number) for number in range(len(plan["reading"]["statements"]))]
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # its own kind
-        reading, schema = partition.plan["reading"], to_schema(partition.plan["columns"])
-        statement = reading["statements"][partition.number]
-        with connected(reading["driver"], reading["uri"]) as cursor:
-            for said in reading["before"]:
-                cursor.execute(said)
-            batches = fetch(cursor, reading["driver"], statement["sql"], tuple(statement["values"]), schema)
-            rows = write_parquet(batches, schema, Path(partition.plan["directory"]) / f"{partition.number}.parquet")
+        plan, schema = partition.plan, to_schema(partition.plan["columns"])
+        batches = read_share(Reading.parse(plan["reading"]), partition.number, schema)
+        rows = write_parquet(batches, schema, Path(plan["directory"]) / f"{partition.number}.parquet")
         yield pa.RecordBatch.from_pydict({"rows": [rows]})
 
 

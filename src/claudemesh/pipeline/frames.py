@@ -21,8 +21,8 @@ def tables(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, 
             found[table.name] = read(spark, table, [lake.whole(source, at.generation, table.name, at.whole)])
             continue
         found[table.name] = read(spark, table, lake.batches(source, at.generation, table.name, at.batches))
-        for generation, batches in reversed(at.earlier):  # what the store has forgotten since
-            before = read(spark, table, lake.batches(source, generation, table.name, batches))
+        for one in reversed(at.earlier):  # what the store has forgotten since
+            before = read(spark, table, lake.batches(source, one.generation, table.name, one.batches))
             gone = before.join(found[table.name], [*table.key], "left_anti")
             found[table.name] = found[table.name].unionByName(gone)
     for table in kind.tables:

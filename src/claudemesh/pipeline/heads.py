@@ -23,21 +23,22 @@ def publish_audit(run: Run, job: Job, source: str, result: Result) -> None:
     """Hold the last heads against the lake first. Where one does not agree they stay, and nothing is published."""
     file = run.lake.root / "heads" / f"{source}.json"
     past = run.cut.sources[source].past
-    last = _read(file)
-    if last is not None and last.past != past:  # it came back from a backup: another past, as it says itself
-        last = None
+    stored = _read(file)
+    is_older = stored is not None and run.cut.number < stored.cut  # it need not have what came after it
+    # One that came back from a backup has another past, as it says itself.
+    last = None if stored is None or is_older or stored.past != past else stored
     if last is not None:
         tables = run.tables(source)
-        stored = run.spark.createDataFrame(last.heads, audit.heads(tables, run.params).schema)
-        write(run, job, source, "violations", audit.compare_heads(stored, tables, run.params))
-        before = result.violations
+        before = run.spark.createDataFrame(last.heads, audit.heads(tables, run.params).schema)
+        write(run, job, source, "violations", audit.compare_heads(before, tables, run.params))
+        found = result.violations
         result.accuse(source, read_output(run, job, source, "violations"))
-        if result.violations > before:
+        if result.violations > found:
             result.sources[source] = {"held_against": last.cut}
             return
     publish(run, job, source, result)
     result.sources[source]["held_against"] = last.cut if last else None
-    if last is None or last.cut <= run.cut.number:  # those of an older cut would prove less
+    if not is_older:  # the heads of one that is would prove less
         heads = read_output(run, job, source, "heads").to_table().to_pylist()
         write_durably(file, msgspec.json.encode(Heads(run.cut.number, past, heads)))
 

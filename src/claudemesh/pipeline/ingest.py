@@ -18,7 +18,7 @@ from msgspec import structs
 
 from claudemesh.kernel.errors import ConfigError, IntegrityError
 from claudemesh.pipeline.catalogue import Growth, Kind
-from claudemesh.pipeline.lake import Cut, Lake, SourceCut, sync_tree
+from claudemesh.pipeline.lake import Cut, Earlier, Lake, SourceCut, sync_tree
 from claudemesh.pipeline.place import BrokenCheckpointError, Place, count_rows, write_rows
 from claudemesh.pipeline.sources.model import Identity, Moment, Store
 from claudemesh.runtime import points
@@ -70,9 +70,9 @@ class Ingest:
                 last = sources.get(identity.name)
                 sources[identity.name] = copied = self._bring(store, identity, last, number)
                 has_news |= last is None or structs.replace(copied, lag=last.lag) != last
-            if standing is not None and not has_news and standing.read == [*read]:
+            if standing is not None and not has_news and standing.read == sorted(read):
                 return structs.replace(standing, sources=sources).of_now()
-            cut = Cut(number=number, at_ms=now_ms, sources=sources, read=[*read])
+            cut = Cut(number=number, at_ms=now_ms, sources=sources, read=sorted(read))
             points.reach(CUT_COMPLETE)
             self._lake.publish(cut)
             points.reach(CUT_PUBLISHED)
@@ -90,7 +90,9 @@ class Ingest:
                 _LOG.warning("%s is read anew: %s", store.shown, error)
         # A generation that was begun and never published is left alone: it may have been begun for something else.
         place = Place(self._lake, identity.name, self._lake.next_generation(identity.name), store.kind, bodies)
-        earlier = [*last.earlier, (last.generation, last.batches)] if last and store.kind.forgets else []
+        earlier: list[Earlier] = []
+        if last and store.kind.forgets:
+            earlier = [*last.earlier, Earlier(last.generation, last.batches, last.rows)]
         return self._copy(_Copy(store, identity, place, None, earlier), number)
 
     def _copy(self, copy: "_Copy", number: int) -> SourceCut:
@@ -124,8 +126,8 @@ class Ingest:
             return unchanged
         counts = moment.count(last.position if last else None, last.counts if last else {})
         tally = self._tally(last, place, counts) if has_rows else _Tally.of(last)
-        tally.rows.update({name: table.num_rows for name, table in wholes.items()})
-        differing = tally.compare(counts, place.kind)
+        tally.add_whole(place.kind, wholes)
+        differing = tally.compare(counts, forgets=place.kind.forgets)
         if differing:
             raise _NotTheSameError(differing) if last else IntegrityError(f"{copy.store.shown}: {differing}")
         if unchanged is not None:
@@ -177,10 +179,10 @@ class _Copy:
     identity: Identity
     place: Place
     last: SourceCut | None  # what it goes on from; without it a generation begins
-    earlier: list[tuple[int, int]]
+    earlier: list[Earlier]
 
 
-_NAME: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")  # it becomes a directory
+_NAME: Final = re.compile(r"[a-z_]+-[0-9a-f]{16}")  # it becomes a directory
 
 
 def _checked(store: Store, read: dict[str, str]) -> Identity:
@@ -200,7 +202,7 @@ def _may_go_on(last: SourceCut, store: Store, identity: Identity, *, bodies: boo
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """What the lake has of a source: rows by table, those that are live, and batches."""
+    """What the lake has of a source: rows by table, those that the store should have, and batches."""
 
     rows: dict[str, int]
     live: dict[str, int]
@@ -210,24 +212,23 @@ class _Tally:
     def of(cls, last: SourceCut | None) -> "_Tally":
         return cls(dict(last.rows), dict(last.live), last.batches) if last else cls({}, {}, 0)
 
-    def compare(self, counts: Mapping[str, int], kind: Kind) -> str:
+    def add_whole(self, kind: Kind, wholes: Mapping[str, pa.Table]) -> None:
+        """Take the small tables in place of what they were; rows that may still change count for another table."""
+        for name, rows in wholes.items():
+            if settled := kind.table(name).open_of:
+                self.live[settled] = self.live.get(settled, 0) + rows.num_rows - self.rows.get(name, 0)
+            self.rows[name] = rows.num_rows
+
+    def compare(self, counts: Mapping[str, int], *, forgets: bool) -> str:
         """Say where the lake has not what the store counts; nothing, if they agree.
 
         Of one that forgets, some may have gone between the reading and the counting.
         """
-        found = {name: live + self._open(kind, name) for name, live in self.live.items() if name in counts}
-        differ = [
-            name
-            for name, rows in found.items()
-            if rows != counts[name] and not (kind.forgets and rows > counts[name])
-        ]
+        found = {name: rows for name, rows in {**self.rows, **self.live}.items() if name in counts}
+        differ = [n for n, rows in found.items() if rows != counts[n] and not (forgets and rows > counts[n])]
         return ", ".join(
             f"{found[name]} rows of {name} in the lake, {counts[name]} in the store" for name in differ
         )
-
-    def _open(self, kind: Kind, name: str) -> int:
-        table = kind.open_rows(name)
-        return self.rows[table.name] if table else 0
 
 
 def _digest(tables: Mapping[str, pa.Table]) -> str:

@@ -6,7 +6,10 @@
       bronze/<source>/g=<generation>/<table>/batch=<id>/  append-only tables, one directory a batch
       bronze/<source>/g=<generation>/<table>/cut=<n>/     small tables, whole
       gold/<job>/cut=<n>/                                 what the jobs made of a cut
-      search/<source>/                                    the index of an inbox, in a lake with bodies
+      heads/<source>.json                                 of the last audit that found nothing
+      search/<source>/                                    the archive of an inbox, in a lake with bodies
+      metrics.prom                                        what the last command saw, to be scraped
+      lock, _plans/, _scratch/                            of the command that runs
 
 A reader takes a cut and what it names: batches beyond it may be half written. A source is read anew into its next
 generation when its copy cannot go on: other tables, another life of the store, or bodies that were not asked for.
@@ -23,9 +26,18 @@ import msgspec
 from msgspec.structs import replace
 
 from claudemesh.kernel.errors import ConfigError, InvalidRequest
+from claudemesh.pipeline.catalogue import KINDS
 from claudemesh.runtime.home import InstanceLock, sync_directory, write_private
 
 CUTS_KEPT: Final = 20
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """A copy of a store that forgets, from before it was read anew: what it has and the newest has not, counts."""
+
+    generation: int
+    batches: int
+    rows: dict[str, int]
 
 
 class SourceCut(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +53,11 @@ class SourceCut(msgspec.Struct, frozen=True, kw_only=True):
     batches: int  # 0 to this, without it
     whole: int  # the cut that the small tables were copied for
     rows: dict[str, int]  # in the lake
-    live: dict[str, int]  # of them, without what tombstones say is gone
+    live: dict[str, int]  # of what the store counts: without what is gone, and with what may still change
     counts: dict[str, int]  # as the store itself counts at the cut
     lag: dict[str, float]  # what is still open there, and for how long
     digest: str  # of the small tables
-    # Of a store that forgets: earlier generations and their batches. What they have and the newest has not, counts.
-    earlier: list[tuple[int, int]] = []
+    earlier: list[Earlier] = []
 
     @property
     def past(self) -> str:
@@ -117,7 +128,7 @@ class Lake:
         cuts = [self.cut(number) for number in self.numbers()]
         copies = [(name, source) for cut in cuts for name, source in cut.sources.items()]
         generations = {(name, f"g={source.generation}") for name, source in copies}
-        generations |= {(name, f"g={number}") for name, source in copies for number, _ in source.earlier}
+        generations |= {(name, f"g={one.generation}") for name, source in copies for one in source.earlier}
         wholes = {(name, f"cut={source.whole}") for name, source in copies}
         numbers = {f"cut={cut.number}" for cut in cuts}
         with_bodies = {name for cut in cuts[-1:] for name, source in cut.sources.items() if source.bodies}
@@ -127,8 +138,11 @@ class Lake:
             "bronze/*/*/*/cut=*": lambda place: (place.parts[-4], place.name) in wholes,
             "gold/*/cut=*": lambda place: place.name in numbers,
             "search/*": lambda place: place.name in with_bodies,
-            "bronze/*/*/body": lambda place: place.parts[-3] in with_bodies,
         }
+        for kind in KINDS.values():
+            for table in kind.tables:
+                if table.is_body:
+                    is_named[f"bronze/{kind.name}-*/*/{table.name}"] = lambda place: place.parts[-3] in with_bodies
         for pattern, is_wanted in is_named.items():
             for place in self.root.glob(pattern):
                 if not is_wanted(place):

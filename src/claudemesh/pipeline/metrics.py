@@ -12,7 +12,7 @@ _ABOUT: Final = {
     "cm_pipeline_cut_timestamp_seconds": "When it was made.",
     "cm_pipeline_rows": "Rows in the lake.",
     "cm_pipeline_open_transaction_seconds": "How long the oldest transaction was open that the cut is without.",
-    "cm_pipeline_violations": "Violations that the last run of a job found.",
+    "cm_pipeline_violations": "Violations that the last run of a job found, and totals that were wrong.",
 }
 
 Sample = tuple[str, Mapping[str, str], float]
@@ -34,7 +34,8 @@ def derive_samples(cut: Cut, violations: Mapping[str, int]) -> Iterable[Sample]:
         for table, rows in source.rows.items():
             yield "cm_pipeline_rows", {"source": name, "table": table}, rows
     for name, source in cut.sources.items():
-        yield "cm_pipeline_open_transaction_seconds", {"source": name}, source.lag.get("oldest_s", 0)
+        if (oldest_s := source.lag.get("oldest_s")) is not None:  # not every role of a server is told
+            yield "cm_pipeline_open_transaction_seconds", {"source": name}, oldest_s
     for job, count in violations.items():
         yield "cm_pipeline_violations", {"job": job}, count
 

@@ -1,6 +1,7 @@
 """Where the copy of one source goes, how far it has come by Spark's own notes, and whether it is still there."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pyarrow.parquet
 
 from claudemesh.kernel.errors import IntegrityError
 from claudemesh.pipeline.catalogue import KINDS, Growth, Kind, Table
-from claudemesh.pipeline.lake import Cut, Lake, make_private, sync_tree
+from claudemesh.pipeline.lake import Cut, Earlier, Lake, make_private, sync_tree
 from claudemesh.pipeline.sources.model import Position
 
 
@@ -75,19 +76,33 @@ def count_rows(directory: Path) -> int:
 def check_whole(lake: Lake, cut: Cut) -> None:
     """Count what lies in the lake: nobody removed any of it, or put anything there, unseen."""
     for source, at in cut.sources.items():
-        for table in KINDS[at.kind].tables:
-            if table.growth is Growth.WHOLE:
-                places = [lake.whole(source, at.generation, table.name, at.whole)]
-            else:
-                places = lake.batches(source, at.generation, table.name, at.batches)
-            if table.is_body and not places:  # they go from older cuts too when they are not wanted any more
-                continue
-            there, copied = sum(map(count_rows, places)), at.rows.get(table.name, 0)
-            if there != copied:
-                raise IntegrityError(
-                    f"{lake.root} holds {there} rows of {table.name} of {source}, and {copied} were copied:"
-                    " `claudemesh pipeline ingest --full`"
-                )
+        kind = KINDS[at.kind]
+        newest = Earlier(at.generation, at.batches, at.rows)
+        for one in (newest, *at.earlier):
+            for table in kind.wanted(Growth.APPEND, bodies=at.bodies):
+                places = lake.batches(source, one.generation, table.name, one.batches)
+                # What people wrote went from older copies, and older cuts, when it was not wanted any more.
+                is_old = one is not newest or cut.number < lake.newest()
+                if places or not (table.is_body and is_old):
+                    _compare(kind, table, places, one.rows)
+        for table in kind.wanted(Growth.WHOLE, bodies=at.bodies):
+            _compare(kind, table, [lake.whole(source, at.generation, table.name, at.whole)], at.rows)
+
+
+def _compare(kind: Kind, table: Table, places: list[Path], copied: Mapping[str, int]) -> None:
+    try:
+        there = sum(map(count_rows, places))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise IntegrityError(f"the lake cannot be read: {error}: {_remedy(kind)}") from error
+    if there != copied.get(table.name, 0):
+        counts = f"{there} rows of {table.name} of this {kind.name}, and {copied.get(table.name, 0)} were copied"
+        raise IntegrityError(f"the lake holds {counts}: {_remedy(kind)}")
+
+
+def _remedy(kind: Kind) -> str:
+    if kind.forgets:
+        return "what the store has forgotten since is nowhere else, so bring the lake back from a backup"
+    return "`claudemesh pipeline ingest --full`"
 
 
 def _next(folder: Path) -> int:

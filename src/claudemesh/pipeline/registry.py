@@ -19,7 +19,6 @@ JOBS: Final = {
             outputs={"orphans": orphans.orphans},
             violations="orphans",
             verdict="what one commit should have kept together",
-            is_reported=True,
         ),
         Job(
             name="retention",
@@ -35,7 +34,6 @@ JOBS: Final = {
             partition_by={"entries": _MESH_AND_DAY},
             publish=publish_audit,
             verdict="the past is as the last audit saw it",
-            is_reported=True,
         ),
         Job(
             name="limits",
@@ -52,7 +50,7 @@ JOBS: Final = {
                 "dead_reasons": latency.dead_reasons,
             },
             totals={"dead_reasons": Total("delivery.dead_letter", "dead_letters")},
-            is_reported=True,
+            has_figures=True,
         ),
         Job(
             name="search",
@@ -70,7 +68,7 @@ JOBS: Final = {
                 "messages": Total("message_history", "messages"),
                 "deliveries": Total("delivery.{state}", "deliveries"),
             },
-            is_reported=True,
+            has_figures=True,
         ),
     )
 }

@@ -5,6 +5,7 @@
 A job is pure; what becomes of its frames is in `outputs`.
 """
 
+import shutil
 from collections.abc import Iterable
 from typing import Final
 
@@ -45,6 +46,7 @@ def run_jobs(run: Run, jobs: Iterable[Job]) -> list[Result]:
 def run_job(run: Run, job: Job) -> Result:
     done = run.lake.gold(job.name, run.cut.number) / DONE
     done.unlink(missing_ok=True)
+    shutil.rmtree(done.parent, ignore_errors=True)  # an earlier run may have given what this one does not
     result = Result(job.name, run.cut.number)
     for source in run.sources(job):
         with run.progress.stage(f"{job.name} of {source}"):

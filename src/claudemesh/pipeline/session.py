@@ -41,15 +41,20 @@ _PREFIX: Final = "spark-"
 _BESIDE: Final = re.compile(r"\s|$|Using Spark's|.* WARN ")  # lines of a log that are no reason
 
 
-def build(master: str | None, *, scratch: Path, name: str, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Start a JVM and a session in it; `scratch` is a directory of this machine. A process has room for one."""
+def build(
+    master: str | None, *, scratch: Path, name: str, brief: bool = False, conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start a JVM and a session in it; `scratch` is a directory of this machine. A process has room for one.
+
+    With `brief` it is set up for what will soon be over.
+    """
     environment = read_environment()
     java = find_java(environment)
     place, lock = _claim(scratch)
     defaults = _read_defaults(environment)
     master = master or defaults.get("spark.master", "local[*]")
     settings = {
-        **derive_settings(master, os.cpu_count() or 1, _memory_bytes()),
+        **derive_settings(master, os.cpu_count() or 1, _memory_bytes(), brief=brief),
         **defaults,
         "spark.master": master,
         "spark.app.name": name,
@@ -110,7 +115,7 @@ def suit(session: SparkSession, rows: int) -> None:
 # --- settings ----------------------------------------------------------------------------------------
 
 
-def derive_settings(master: str, cores: int, memory_bytes: int) -> dict[str, str]:
+def derive_settings(master: str, cores: int, memory_bytes: int, *, brief: bool = False) -> dict[str, str]:
     """Return what suits a master and the machine of the driver; all of it can be overruled."""
     settings = {
         "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC",
@@ -125,6 +130,7 @@ def derive_settings(master: str, cores: int, memory_bytes: int) -> dict[str, str
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(8 * cores),  # the default, 200, is for data of another size
+            **(BRIEF if brief else {}),
         }
     return settings
 

@@ -50,9 +50,11 @@ def open_store(place: str) -> Store:
 
 
 def measure(place: str) -> float:
-    """Return the size of a store's file; of what is none, no end."""
+    """Return the size of a store's file, with what its writer has not moved into it yet; of what is none, no end."""
     path = Path(place.removeprefix(SQLITE))
-    return path.stat().st_size if path.is_file() else math.inf
+    if not path.is_file():
+        return math.inf
+    return sum(one.stat().st_size for one in (path, Path(f"{path}-wal")) if one.is_file())
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import InvalidRequest, NoSpark
+from claudemesh.kernel.errors import ConfigError, InvalidRequest, NoSpark
+from claudemesh.pipeline.catalogue import KINDS
 from claudemesh.pipeline.jobs.params import RETENTION_DAYS, SENDS_PER_WINDOW, WINDOW_S, Params
 from claudemesh.pipeline.lake import Cut, Lake
 from claudemesh.pipeline.progress import Progress
@@ -53,7 +54,7 @@ class Work:
     def bring(self, *, verify: bool = True) -> Cut:
         """Return the cut that was asked for, or one of now; `verify` counts the stores even if nothing is new."""
         if self._asked.cut is not None:
-            return self.lake.cut(self._asked.cut).of_now()
+            return self._older(self._asked.cut)
         from claudemesh.pipeline.ingest import Ingest, Wish  # noqa: PLC0415 - the drivers of the stores
         from claudemesh.pipeline.metrics import write_metrics  # noqa: PLC0415 - as above
         from claudemesh.pipeline.stores import find_stores, open_stores, readable  # noqa: PLC0415 - as above
@@ -66,6 +67,19 @@ class Work:
         with readable(), self.progress.stage("ingest"):
             cut = Ingest(self.lake, self.spark, wish, self.progress.step).run(open_stores(places), self.now_ms)
         write_metrics(self.lake, cut, {})
+        return cut
+
+    def _older(self, number: int) -> Cut:
+        """Return a cut as it is: no store is read for it."""
+        if self._asked.store or self._asked.full or self._asked.bodies is not None:
+            raise InvalidRequest("--cut reads no store: leave out --store, --full, --bodies and --no-bodies")
+        cut = self.lake.cut(number).of_now()
+        for name, source in cut.sources.items():
+            if source.kind not in KINDS or KINDS[source.kind].version != source.version:
+                raise ConfigError(
+                    f"cut {number} has other tables of {name} than this version reads: run it without --cut,"
+                    " or with the version that wrote it"
+                )
         return cut
 
     @contextmanager
@@ -95,9 +109,8 @@ class Work:
             from claudemesh.pipeline import session  # noqa: PLC0415 - all of Spark
 
             self.progress.step("starting Spark")
-            conf = session.BRIEF if self._is_little() else {}
-            scratch = self.lake.root / SCRATCH
-            self._spark = session.build(self._asked.master, scratch=scratch, name="claudemesh", conf=conf)
+            scratch, brief = self.lake.root / SCRATCH, self._is_little()
+            self._spark = session.build(self._asked.master, scratch=scratch, name="claudemesh", brief=brief)
             self.progress.watch(self._spark)
         return self._spark
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from claudemesh.pipeline.catalogue import Growth
-from claudemesh.pipeline.sources.connection import connected, fetch_table
+from claudemesh.pipeline.sources.connection import read_share
 from claudemesh.pipeline.sources.model import Moment, Position, Store, fields
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -37,13 +37,10 @@ class Copy:
     def read(self, moment: Moment, since: Position | None, upto: Position) -> None:
         for table in self._store.kind.wanted(Growth.APPEND, bodies=self._bodies):
             reading = moment.reading(table, since, upto, 3)
-            for statement in reading.statements if reading else ():
+            for number in range(len(reading.statements) if reading else 0):
                 assert reading is not None
-                with connected(reading.driver, reading.uri) as cursor:
-                    for said in reading.before:
-                        cursor.execute(said)
-                    found = fetch_table(cursor, reading.driver, statement.sql, statement.values, fields(table))
-                    self.rows[table.name] += found.to_pylist()
+                batches = read_share(reading, number, fields(table))
+                self.rows[table.name] += [row for batch in batches for row in batch.to_pylist()]
 
     def values(self, table: str, column: str) -> list[Any]:
         return sorted(row[column] for row in self.rows[table])

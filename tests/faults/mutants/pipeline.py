@@ -8,6 +8,7 @@ from tests.requirements import Fault
 _AUDIT = "tests/spark/test_jobs_audit.py"
 _FILES = "tests/contract/pipeline/test_sqlite_source.py"
 _ORPHANS = "tests/spark/test_jobs_orphans.py"
+_RANGES = "tests/unit/pipeline/test_ranges.py"
 _SNAPSHOTS = "tests/contract/pipeline/test_postgres_source.py"
 _VIEWS = "tests/spark/test_jobs_views.py"
 
@@ -46,6 +47,20 @@ MUTANTS: tuple[Fault, ...] = (
         old="candidates = [*map(tuple, since[_OPEN] if since else []), *ranges]",
         new="candidates = ranges",
         test=f"{_FILES}::test_a_row_of_an_outbox_is_copied_once_it_is_settled_and_shown_as_open_until_then",
+    ),
+    Fault(
+        what="Of many open sends the widest gaps are closed, and all between seems to be open.",
+        file="pipeline/sources/ranges.py",
+        old="key=lambda i: ranges[i][0] - ranges[i - 1][1]",
+        new="key=lambda i: ranges[i - 1][1] - ranges[i][0]",
+        test=f"{_RANGES}::test_ranges_that_were_joined_cover_all_and_as_little_more_as_so_few_can",
+    ),
+    Fault(
+        what="A share begins where its range does, and two workers copy the same rows.",
+        file="pipeline/sources/ranges.py",
+        old="shares[-1].append((*key, start, end))",
+        new="shares[-1].append((*key, after, end))",
+        test=f"{_RANGES}::test_shares_hold_every_number_once_are_so_many_at_most_and_none_but_the_last_is_small",
     ),
     Fault(
         what="What people wrote is copied though nobody asked for it.",

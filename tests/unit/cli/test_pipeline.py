@@ -13,6 +13,7 @@ from claudemesh.pipeline import registry, runner
 from claudemesh.pipeline.jobs.names import NAMES
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut
+from claudemesh.pipeline.outputs import Result
 from claudemesh.pipeline.stores import find_stores, open_stores
 from claudemesh.pipeline.work import Work
 from claudemesh.runtime.home import Home, InstanceLock
@@ -143,6 +144,30 @@ def test_a_job_that_is_left_out_is_named_to_people_and_programs(run: Run, told: 
     assert "--bodies" in run("pipeline", "run", "--json").json["left_out"]["search"]
     assert "search: left out: " in run("pipeline", "run").out
     assert told
+
+
+@pytest.mark.req("S4")
+def test_totals_that_are_not_the_stores_own_count_as_found(
+    run: Run, home: Home, told: list[Params], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = Result("traffic", CUT.number, mismatches=["one: message_history: 3 here, 4 in the store"])
+    monkeypatch.setattr(runner, "run_jobs", lambda _run, _jobs: [result])
+    for words in (("run",), ("run", "traffic")):
+        ran = run("pipeline", *words, "--json")
+        assert (ran.code, ran.json["violations"]) == (1, 1)
+    assert 'cm_pipeline_violations{job="traffic"} 1' in (home.root / "lake" / "metrics.prom").read_text()
+    said = run("pipeline", "run", "traffic").out
+    assert "3 here, 4 in the store" in said
+    assert "no violations" not in said
+    assert told
+
+
+@pytest.mark.req("S4")
+@pytest.mark.parametrize("words", [("--store", "x.db"), ("--full",), ("--bodies",), ("--no-bodies",)])
+def test_an_older_cut_is_not_asked_of_stores(run: Run, words: tuple[str, ...]) -> None:
+    ran = run("pipeline", "run", "orphans", "--cut", "1", *words)
+    assert ran.code == 2
+    assert "--cut reads no store" in ran.err
 
 
 @pytest.mark.req("S2")

@@ -54,6 +54,12 @@ def test_what_another_job_found_stays_until_it_runs_again(tmp_path: Path) -> Non
     assert found["cm_pipeline_violations", "audit"] == 0
 
 
+def test_how_long_a_transaction_is_open_is_not_said_where_nobody_was_told(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    write_metrics(lake, replace(CUT, sources={"one": replace(SOURCE, lag={"open_transactions": 1})}), {})
+    assert "cm_pipeline_open_transaction_seconds" not in (lake.root / FILE).read_text()
+
+
 @pytest.mark.req("S4")
 def test_a_run_on_an_older_cut_leaves_what_is_said_of_the_newest(tmp_path: Path) -> None:
     lake = Lake(tmp_path)

@@ -68,6 +68,22 @@ def test_a_cut_that_is_without_open_transactions_says_so() -> None:
     assert "transactions" not in build_page(settled)
 
 
+def test_how_long_a_transaction_is_open_is_left_out_where_nobody_was_told() -> None:
+    untold = sample()
+    untold["sources"][0]["lag"] = {"open_transactions": 2.0}
+    page = build_page(untold)
+    assert "open transactions: 2<" in page
+    assert "the oldest" not in page
+
+
+def test_a_page_draws_what_a_store_has_whatever_its_kind() -> None:
+    broker, inbox = sample()["sources"]
+    both = {**broker, **inbox, "kind": "later"}
+    page = build_page({**sample(), "sources": [both]})
+    titles = ["Totals", "Traffic", "Delivery latency: demo", "Dead letters", "Members seen", "Presence"]
+    assert [title for title in titles if f"<h3>{title}</h3>" not in page] == []
+
+
 def test_latency_beside_totals_says_that_it_is_of_more_than_these_count() -> None:
     assert "Also of messages that retention has deleted since." in build_page(sample())
 

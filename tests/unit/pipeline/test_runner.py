@@ -4,14 +4,17 @@ import io
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
+from pyarrow.dataset import dataset
 
 from claudemesh.kernel.errors import NotFound
+from claudemesh.pipeline import outputs
 from claudemesh.pipeline.jobs.names import NAMES
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut, Lake
-from claudemesh.pipeline.outputs import Mismatch, Result, Run, Total, add_up, reconcile
+from claudemesh.pipeline.outputs import Job, Mismatch, Result, Run, Total, add_up, reconcile
 from claudemesh.pipeline.progress import Progress
 from claudemesh.pipeline.registry import JOBS
 from claudemesh.pipeline.report.build import build_report, judge_jobs, judge_totals, pair_totals
@@ -34,7 +37,8 @@ from tests.unit.pipeline.test_metrics import CUT
 def test_a_total_that_is_not_the_stores_own_is_named_with_both(
     totals: dict[str, int], counts: dict[str, int], wrong: list[Mismatch]
 ) -> None:
-    assert reconcile(totals, counts) == wrong
+    assert reconcile(totals, counts, may_exceed=False) == wrong
+    assert reconcile(totals, counts, may_exceed=True) == [one for one in wrong if one.said < one.counted]
 
 
 @pytest.mark.req("S4")
@@ -49,6 +53,12 @@ def test_what_the_store_counts_and_no_row_is_of_is_a_total_too(name: str, totals
     rows = [{"state": "read", "n": 1}, {"state": "read", "n": 2}]
     assert add_up(rows, Total(name, "n"), ["delivery.acted", "delivery_queue"]) == totals
     assert add_up([], Total(name, "n"), totals) == dict.fromkeys(totals, 0)
+
+
+def test_a_sum_over_an_empty_store_is_none() -> None:
+    assert add_up([{"n": None}], Total("message_history", "n"), ["message_history"]) == {"message_history": 0}
+    nameless = add_up([{"state": None, "n": None}], Total("delivery.{state}", "n"), ["delivery.read"])
+    assert reconcile(nameless, {}, may_exceed=False) == []
 
 
 @pytest.mark.req("S4")
@@ -69,18 +79,51 @@ def test_a_report_whose_totals_differ_says_so_with_both_numbers() -> None:
 
 @pytest.mark.req("S4")
 @pytest.mark.parametrize(("lake", "violations"), [(5, 0), (4, 0), (3, 1)])
-def test_of_a_store_that_forgets_the_lake_may_have_more_and_never_less(lake: int, violations: int) -> None:
+def test_of_a_store_that_forgets_the_lake_may_have_more_and_never_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: int, violations: int
+) -> None:
     source = {"name": "inbox", "kind": "inbox", "totals": pair_totals({"inbox": lake}, {"inbox": 4})}
     assert judge_totals([source], [])["violations"] == violations
+    # As a job has it, which is no other rule.
+    inbox = replace(CUT.sources['a"b'], kind="inbox", counts={"inbox": 4})
+    run = without_spark(tmp_path, replace(CUT, sources={"inbox": inbox}))
+    monkeypatch.setattr(Run, "tables", lambda _run, _source: {})
+    monkeypatch.setattr(outputs, "write", lambda *_: None)
+    written = dataset(pa.table({"n": [lake]}))
+    monkeypatch.setattr(outputs, "read_output", lambda *_: written)
+    nothing: Any = None
+    job = Job(name="x", kind="inbox", outputs={"sums": lambda *_: nothing}, totals={"sums": Total("inbox", "n")})
+    result = Result("x", 1)
+    outputs.publish(run, job, "inbox", result)
+    assert len(result.mismatches) == result.found == violations
 
 
 @pytest.mark.req("S4")
-def test_a_first_audit_does_not_claim_to_have_compared_anything() -> None:
-    first, second = (Result("audit", 1, sources={"broker": {"held_against": cut}}) for cut in (None, 1))
-    said = [
-        verdict["about"] for verdict in judge_jobs([first, second, Result("orphans", 1, sources={"broker": {}})])
-    ]
-    assert ["first" in about for about in said] == [True, False, False]
+@pytest.mark.parametrize(
+    ("held_against", "said"),
+    [
+        ([None], "there is no earlier one to hold it against"),
+        ([None, None], "there is no earlier one to hold it against"),
+        ([None, 1], f"{JOBS['audit'].verdict} (1 of 2 stores have an earlier one)"),
+        ([2, 1], JOBS["audit"].verdict),
+    ],
+)
+def test_an_audit_claims_no_comparison_that_was_not_made(held_against: list[int | None], said: str) -> None:
+    sources = {f"broker-{i}": {"held_against": cut} for i, cut in enumerate(held_against)}
+    (verdict,) = judge_jobs([Result("audit", 1, sources=sources)])
+    assert verdict["about"] == said
+
+
+def test_a_verdict_is_what_its_job_proves() -> None:
+    (verdict,) = judge_jobs([Result("orphans", 1, sources={"broker": {}})])
+    assert verdict["about"] == JOBS["orphans"].verdict
+
+
+@pytest.mark.req("S4")
+def test_a_job_with_a_verdict_is_in_the_report() -> None:
+    assert Job(name="x", kind="broker", outputs={}, verdict="it holds").is_reported
+    assert Job(name="x", kind="broker", outputs={}, has_figures=True).is_reported
+    assert not Job(name="x", kind="broker", outputs={}).is_reported
 
 
 def without_spark(root: Path, cut: Cut) -> Run:
@@ -134,6 +177,17 @@ def test_a_job_that_puts_all_it_gives_elsewhere_is_published_too(tmp_path: Path)
     run = without_spark(tmp_path, replace(CUT, sources={}))
     assert run_job(run, JOBS["search"]).is_ok
     assert (run.lake.gold("search", CUT.number) / DONE).exists()
+
+
+@pytest.mark.req("S4")
+def test_a_job_leaves_nothing_of_an_earlier_run_on_the_same_cut(tmp_path: Path) -> None:
+    run = without_spark(tmp_path, replace(CUT, sources={}))
+    here, other = (run.lake.gold("audit", number) / "source=one" for number in (CUT.number, CUT.number - 1))
+    for place in (here, other):
+        (place / "violations").mkdir(parents=True)
+    run_job(run, JOBS["audit"])
+    assert not here.exists()
+    assert (other / "violations").exists()
 
 
 @pytest.mark.req("S4")

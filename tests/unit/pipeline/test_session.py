@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
 import pytest
 
 from claudemesh.pipeline import session
-from claudemesh.pipeline.session import GIB, derive_settings, is_local, parse_defaults
+from claudemesh.pipeline.session import BRIEF, GIB, derive_settings, is_local, parse_defaults
 from claudemesh.runtime.environment import lent_environment
 
 
@@ -34,6 +35,28 @@ def test_only_a_master_of_this_process_keeps_to_loopback(master: str, local: boo
 @pytest.mark.parametrize(("gib", "heap"), [(0.5, "1g"), (3, "1g"), (8, "4g"), (24, "8g"), (256, "8g")])
 def test_the_heap_is_half_of_the_memory_within_bounds(gib: float, heap: str) -> None:
     assert derive_settings("local[*]", 2, int(gib * GIB))["spark.driver.memory"] == heap
+
+
+@pytest.mark.parametrize(
+    ("master", "written", "settings"),
+    [
+        ("local[2]", "", BRIEF),
+        ("local[2]", "spark.sql.adaptive.enabled true", {**BRIEF, "spark.sql.adaptive.enabled": "true"}),
+        ("spark://host:7077", "", derive_settings("spark://host:7077", 2, GIB)),
+    ],
+    ids=["alone", "the user's", "a cluster"],
+)
+def test_what_suits_little_gives_way_to_the_users_own_settings_and_is_not_for_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, written: str, settings: dict[str, str]
+) -> None:
+    started: list[Mapping[str, str]] = []
+    monkeypatch.setattr(session, "find_java", lambda _: tmp_path / "java")
+    monkeypatch.setattr(session, "make_java_home", lambda home, _: home)
+    monkeypatch.setattr(session, "_start", lambda settings, _place, _lock: started.append(settings))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text(written)
+    session.build(master, scratch=tmp_path / "scratch", name="x", brief=True)
+    assert [{name: one[name] for name in BRIEF} for one in started] == [{name: settings[name] for name in BRIEF}]
 
 
 def test_the_file_of_settings_is_read_as_spark_reads_it() -> None:

@@ -5,14 +5,10 @@ All bodies of an inbox are text: what is sealed has another encoding, and no inb
 
 from pyspark.sql import DataFrame
 
-from claudemesh.kernel.errors import NotFound
-from claudemesh.pipeline.archive import REMEDY
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.jobs.views import Tables
 from claudemesh.pipeline.shardfile import Document
 
 
 def documents(tables: Tables, _: Params) -> DataFrame:
-    if "body" not in tables:
-        raise NotFound(f"the lake holds no bodies, and so no words to search: {REMEDY}")
     return tables["inbox"].join(tables["body"], "seq").select(*Document._fields)

@@ -25,7 +25,7 @@ def buried(tables: Tables) -> DataFrame:
 
 
 def live(tables: Tables, name: str) -> DataFrame:
-    """Rows that the store has at the cut, of any table that is copied row by row."""
+    """Rows that the store has at the cut, of any table of a broker that is copied row by row."""
     grave = BROKER.table(name).grave
     if grave is None:
         return tables[name]

@@ -5,16 +5,14 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from claudemesh.pipeline.catalogue import KINDS
 from claudemesh.pipeline.lake import SourceCut
-from claudemesh.pipeline.outputs import Json, Result, Run, add_up, read_output, reconcile
+from claudemesh.pipeline.outputs import ARCHIVED, Json, Result, Run, add_up, read_output, reconcile
 from claudemesh.pipeline.registry import JOBS
 from claudemesh.pipeline.report import measures
 from claudemesh.pipeline.runner import run_jobs
 from claudemesh.wire.instants import render_instant
 
 EVIDENCE_MAX: Final = 50
-_ARCHIVED: Final = {kind.name for kind in KINDS.values() if kind.forgets}  # the lake may have more than the store
 
 
 def build_report(run: Run, checked: Iterable[Json]) -> Json:
@@ -47,11 +45,8 @@ def judge_totals(sources: Iterable[Json], results: Iterable[Result]) -> Json:
     for source in sources:
         lake = {name: pair["lake"] for name, pair in source["totals"].items()}
         counts = {name: pair["store"] for name, pair in source["totals"].items()}
-        wrong += [
-            f"{source['name']}: {mismatch}"
-            for mismatch in reconcile(lake, counts)
-            if mismatch.said < mismatch.counted or source["kind"] not in _ARCHIVED
-        ]
+        mismatches = reconcile(lake, counts, may_exceed=source["kind"] in ARCHIVED)
+        wrong += [f"{source['name']}: {mismatch}" for mismatch in mismatches]
     items = [{"total": text} for text in dict.fromkeys(wrong)]
     return _verdict("reconciliation", "every total here is the store's own count at the cut", len(items), items)
 
@@ -62,8 +57,13 @@ def judge_jobs(results: Iterable[Result]) -> list[Json]:
 
 
 def _about(result: Result, proves: str) -> str:
-    is_first = all(source.get("held_against", 0) is None for source in result.sources.values())
-    return "the first one: there is none yet to hold it against" if is_first else proves
+    cuts = [source["held_against"] for source in result.sources.values() if "held_against" in source]
+    if None not in cuts:
+        return proves
+    held = len(cuts) - cuts.count(None)
+    if not held:
+        return "there is no earlier one to hold it against"
+    return f"{proves} ({held} of {len(cuts)} stores have an earlier one)"
 
 
 def _verdict(name: str, about: str, violations: int, items: list[Json]) -> Json:

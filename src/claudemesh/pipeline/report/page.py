@@ -68,19 +68,15 @@ def _verdict(verdict: Row) -> Element:
 def _source(source: Row) -> Iterable[Element]:
     yield el("h2", source["name"])
     yield el("p", f"{source['kind']}, {source['store']}{_lag(source['lag'])}", class_="faint")
-    cards = [_totals(source["totals"])]
-    if source["kind"] == "broker":
-        cards += [_traffic(source["traffic"]), *_latency(source["latency"]), _dead_letters(source["dead_letters"])]
-        cards += [_members(source["members"])]
-    if source["kind"] == "inbox":
-        cards += [_events(source["events"])]
-    yield each("div", cards, class_="cards")
+    drawn = (card for figure, draw in _FIGURES.items() if figure in source for card in draw(source[figure]))
+    yield each("div", [_totals(source["totals"]), *drawn], class_="cards")
 
 
 def _lag(lag: Row) -> str:
     if not lag.get("open_transactions"):
         return ""
-    return f"; open transactions: {lag['open_transactions']:.0f}, the oldest for {lag['oldest_s']:.0f} s"
+    oldest = f", the oldest for {lag['oldest_s']:.0f} s" if "oldest_s" in lag else ""  # not every role is told
+    return f"; open transactions: {lag['open_transactions']:.0f}{oldest}"
 
 
 def _totals(totals: Mapping[str, Mapping[str, int]]) -> Element:
@@ -90,13 +86,13 @@ def _totals(totals: Mapping[str, Mapping[str, int]]) -> Element:
     return _card("Totals", "What the lake holds, and what the store itself counted at the cut.", _table(rows))
 
 
-def _traffic(rows: Sequence[Row]) -> Element:
+def _traffic(rows: Sequence[Row]) -> Iterable[Element]:
     series = {kind: _sums(rows, "hour_at", "messages", kind=kind) for kind in KINDS}
     present = {kind: points for kind, points in series.items() if points}
     hours = [row["hour_at"] for row in rows]
     step = plots.say_ms(plots.choose_step(min(hours), max(hours))) if hours else ""
     says = f"Messages that were accepted; a bar is {step}." if hours else "Messages that were accepted."
-    return _card("Traffic", says, plots.bars(present, "messages"), present)
+    yield _card("Traffic", says, plots.bars(present, "messages"), present)
 
 
 def _latency(rows: Sequence[Row]) -> Iterable[Element]:
@@ -113,20 +109,20 @@ def _latency(rows: Sequence[Row]) -> Iterable[Element]:
         yield _card("Delivery latency", says, plots.nothing())
 
 
-def _dead_letters(rows: Sequence[Row]) -> Element:
+def _dead_letters(rows: Sequence[Row]) -> Iterable[Element]:
     counts = _sums(rows, "reason", "dead_letters")
     most = dict(sorted(counts.items(), key=lambda pair: -pair[1])[:REASONS_MAX])
     more = f" The {len(most)} most frequent of {len(counts)}." if len(most) < len(counts) else ""
     says = f"Deliveries that were given up, by reason.{more}"
-    return _card("Dead letters", says, plots.ranking(most, "deliveries"))
+    yield _card("Dead letters", says, plots.ranking(most, "deliveries"))
 
 
-def _members(rows: Sequence[Row]) -> Element:
+def _members(rows: Sequence[Row]) -> Iterable[Element]:
     latest = sorted(rows, key=lambda row: -row["last_at"])[:MEMBERS_MAX]
     spans = [plots.Span(row["name"], row["first_at"], row["last_at"], _seen(row)) for row in latest]
     more = f" The latest {len(latest)} of {len(rows)}." if len(latest) < len(rows) else ""
     says = f"Not who was connected: from each member's first message to its last, sent or received.{more}"
-    return _card("Members seen", says, plots.spans(spans))
+    yield _card("Members seen", says, plots.spans(spans))
 
 
 def _seen(row: Row) -> str:
@@ -134,12 +130,21 @@ def _seen(row: Row) -> str:
     return f"{row['name']}: {row['sent']} sent, {row['received']} received, last at {last}"
 
 
-def _events(rows: Sequence[Row]) -> Element:
+def _events(rows: Sequence[Row]) -> Iterable[Element]:
     names = {"peer_joined": "came", "peer_left": "left"}
     series = {label: _sums(rows, "hour_at", "events", type=name) for name, label in names.items()}
     present = {label: points for label, points in series.items() if points}
     says = "Peers that came and left, as this daemon was told while it was connected."
-    return _card("Presence", says, plots.bars(present, "peers"), present)
+    yield _card("Presence", says, plots.bars(present, "peers"), present)
+
+
+_FIGURES: Final = {  # drawn of every store that has them
+    "traffic": _traffic,
+    "latency": _latency,
+    "dead_letters": _dead_letters,
+    "members": _members,
+    "events": _events,
+}
 
 
 def _sums(rows: Iterable[Row], key: str, value: str, **where: str) -> dict[Any, int]:

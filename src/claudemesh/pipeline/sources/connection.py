@@ -3,8 +3,9 @@
 Imported by Spark's workers too, so it needs nothing of this package.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,6 +13,28 @@ import pyarrow as pa
 _BATCH_ROWS: Final = 65_536
 _TYPES: Final = {"bigint": pa.int64(), "string": pa.string(), "binary": pa.binary()}
 _SAMPLES: Final = {pa.int64(): "0", pa.string(): "''", pa.binary(): "x''"}
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    sql: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How somebody with a connection of their own reads a part of a table: all they have to know."""
+
+    driver: str  # `sqlite` or `postgresql`
+    uri: str
+    statements: tuple[Statement, ...]  # one for each partition
+    before: tuple[str, ...] = ()  # said first, on the same connection
+
+    @classmethod
+    def parse(cls, said: Mapping[str, Any]) -> "Reading":
+        """Take it from JSON."""
+        statements = (Statement(one["sql"], tuple(one["values"])) for one in said["statements"])
+        return cls(said["driver"], said["uri"], tuple(statements), tuple(said["before"]))
 
 
 def to_schema(columns: Mapping[str, str]) -> pa.Schema:
@@ -58,6 +81,15 @@ def fetch(
         if rows.num_rows:
             columns = [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def read_share(reading: Reading, number: int, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the rows of one of its statements, through a connection of its own."""
+    statement = reading.statements[number]
+    with connected(reading.driver, reading.uri) as cursor:
+        for said in reading.before:
+            cursor.execute(said)
+        yield from fetch(cursor, reading.driver, statement.sql, statement.values, schema)
 
 
 def fetch_table(cursor: Any, driver: str, sql: str, values: tuple[str, ...], schema: pa.Schema) -> pa.Table:  # noqa: ANN401 - as above

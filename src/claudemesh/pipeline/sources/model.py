@@ -2,31 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from claudemesh.pipeline.catalogue import Kind, Table
-from claudemesh.pipeline.sources.connection import to_schema
+from claudemesh.pipeline.sources.connection import Reading, to_schema
 
-Driver: TypeAlias = Literal["sqlite", "postgresql"]
 Position: TypeAlias = dict[str, Any]  # JSON; every source has its own words for how far it was read
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    sql: str
-    values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How somebody with a connection of their own reads a part of a table: all they have to know."""
-
-    driver: Driver
-    uri: str
-    statements: tuple[Statement, ...]  # one for each partition
-    before: tuple[str, ...] = ()  # said first, on the same connection
 
 
 @dataclass(frozen=True, slots=True)

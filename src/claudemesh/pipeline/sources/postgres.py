@@ -17,13 +17,11 @@ import pyarrow as pa
 
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.pipeline.catalogue import BROKER, Growth, Table
-from claudemesh.pipeline.sources.connection import connected, fetch_row, fetch_rows, fetch_table
+from claudemesh.pipeline.sources.connection import Reading, Statement, connected, fetch_row, fetch_rows, fetch_table
 from claudemesh.pipeline.sources.model import (
     Identity,
     Moment,
     Position,
-    Reading,
-    Statement,
     fields,
 )
 from claudemesh.storage.sqlfile import load_queries
@@ -127,8 +125,9 @@ def _select(name: str) -> str:
     if name in _SQL.names():
         return _SQL[name]
     table = BROKER.table(name)
-    asked = f"SELECT {', '.join(f't.{column}' for column in table.columns)} FROM mesh.{name} AS t"  # noqa: S608 - the catalogue's
-    return f"{asked} ORDER BY 1, 2" if table.growth is Growth.WHOLE else f"{asked} WHERE true"
+    columns = ", ".join(f"t.{column}" for column in table.columns)
+    asked = f"SELECT {columns} FROM mesh.{name} AS t"  # noqa: S608 - the catalogue's
+    return f"{asked} ORDER BY {columns}" if table.growth is Growth.WHOLE else f"{asked} WHERE true"
 
 
 def _show(uri: str) -> str:

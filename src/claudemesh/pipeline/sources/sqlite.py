@@ -7,9 +7,12 @@ of the driver's. A file is only ever opened for reading: a second writer's check
 Never in a process that has the same file open through another library: whoever closes a file first ends the locks
 of both.
 
-How a table is read follows from the catalogue. What does not is in `<kind>_sqlite.sql`: who the store is
-(`identity`), the marks of its series (`position`), what may still change (`open`), what it counts (`counts`), and
-tables that are not read as they stand.
+How a table is read follows from the catalogue. What does not is in `<kind>_sqlite.sql`:
+    identity   16 hex digits that no other store has, and which past of it this is, if it can have several
+    position   the marks of each series, under its name: a JSON array of arrays, as in `ranges`
+    open       the numbers of rows that may still change, in their order; of a kind that has such
+    counts     names and the store's own counts: of tables, and of whatever a job adds up to
+and the tables that are not read as they stand, by their names.
 """
 
 import json
@@ -24,13 +27,19 @@ import pyarrow as pa
 
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.pipeline.catalogue import OWNER, Kind, Series, Table
-from claudemesh.pipeline.sources.connection import connected, fetch_named, fetch_row, fetch_rows, fetch_table
+from claudemesh.pipeline.sources.connection import (
+    Reading,
+    Statement,
+    connected,
+    fetch_named,
+    fetch_row,
+    fetch_rows,
+    fetch_table,
+)
 from claudemesh.pipeline.sources.model import (
     Identity,
     Moment,
     Position,
-    Reading,
-    Statement,
     fields,
 )
 from claudemesh.pipeline.sources.owner import read_owner
@@ -62,21 +71,20 @@ class SqliteStore:
         return Identity(f"{self.kind.name}-{name}", "/".join(life))
 
     def moments(self) -> Iterator[Moment]:
-        """Give a moment to come near first, if there are journals.
+        """Give a moment to come near, which holds nothing up, and then that of the cut.
 
-        Rows are read before the moment of the cut, and what is deleted meanwhile has its tombstone in it: so marks
-        of other series stay as they were.
+        Where there are journals, rows are read before the cut, and what is deleted meanwhile has its tombstone in
+        it: so marks of other series stay as they were.
         """
         journals = {one.name for one in self.kind.series if one.is_journal}
         with connected("sqlite", self.uri) as cursor:
-            marks: Position = {}
-            if journals:
-                marks = self._read_marks(cursor)
-                yield _SqliteMoment(self, cursor, marks, is_cut=False)
             cursor.execute("BEGIN")
-            now = self._read_marks(cursor)
-            held = {name: mark for name, mark in marks.items() if name not in journals}
-            yield _SqliteMoment(self, cursor, {**now, **held}, is_cut=True)
+            near = self._read_marks(cursor)
+            cursor.execute("ROLLBACK")
+            yield _SqliteMoment(self, cursor, near, is_cut=False)
+            cursor.execute("BEGIN")
+            held = {name: mark for name, mark in near.items() if journals and name not in journals}
+            yield _SqliteMoment(self, cursor, {**self._read_marks(cursor), **held}, is_cut=True)
             cursor.execute("ROLLBACK")
 
     def _read_marks(self, cursor: Any) -> Position:  # noqa: ANN401 - ADBC's
@@ -95,10 +103,11 @@ class SqliteStore:
 def select(table: Table) -> str:
     """Read a table as it stands: some ranges of its numbers, or in an order that is always the same."""
     if table.series is None:
-        return f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY 1, 2"  # noqa: S608 - the catalogue's
-    columns = ", ".join(f"t.{name}" for name in table.columns)
+        columns = ", ".join(table.columns)
+        return f"SELECT {columns} FROM {table.name} ORDER BY {columns}"  # noqa: S608 - the catalogue's
+    named = ", ".join(f"t.{name}" for name in table.columns)
     rows = f"json_each(?1) AS r CROSS JOIN {table.name} AS t"
-    return f"SELECT {columns} FROM {rows} WHERE {_in_range(table.series)}"  # noqa: S608 - as above
+    return f"SELECT {named} FROM {rows} WHERE {_in_range(table.series)}"  # noqa: S608 - as above
 
 
 def _in_range(series: Series) -> str:
