@@ -50,7 +50,7 @@ def open_store(place: str) -> Store:
 
 
 def measure(place: str) -> float:
-    """Return the size of a store's file, with what its writer has not moved into it yet; of what is none, no end."""
+    """Return the size of a store's file, with the log that its writer keeps beside; of what is none, no end."""
     path = Path(place.removeprefix(SQLITE))
     if not path.is_file():
         return math.inf
