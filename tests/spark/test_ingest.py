@@ -18,6 +18,7 @@ from claudemesh.pipeline import copying, frames
 from claudemesh.pipeline.ingest import Ingest, Wish
 from claudemesh.pipeline.jobs.orphans import orphans
 from claudemesh.pipeline.jobs.params import Params
+from claudemesh.pipeline.jobs.search import documents
 from claudemesh.pipeline.lake import Cut, Lake
 from claudemesh.pipeline.sources import sqlite
 from claudemesh.pipeline.sources.connection import connected
@@ -237,8 +238,16 @@ def test_what_an_inbox_has_forgotten_stays_however_it_is_read_and_bodies_go_when
         tables = frames.tables(spark, lake, cut, source)
         assert sorted(row.seq for row in tables["inbox"].collect()) == [1, 2, 3]
         assert sorted(row.seq for row in tables["body"].collect()) == [1, 2, 3]
+    backup = inbox.read_bytes()
+    receive(inbox, RECEIVE.format(4))
+    ingest(spark, lake, str(inbox))
+    inbox.write_bytes(backup)
+    receive(inbox, RECEIVE.format(4).replace("'message', 1)", "'message', 9)").replace("'B4'", "'X4'"))
+    cut = ingest(spark, lake, str(inbox))
+    found = documents(frames.tables(spark, lake, cut, source), Params(now_ms=0)).collect()
+    assert sorted(row.broker_message_id for row in found) == ["B1", "B2", "B3", "B4", "X4"]
     cut = ingest(spark, lake, str(inbox), bodies=False)
-    assert sorted(row.seq for row in frames.tables(spark, lake, cut, source)["inbox"].collect()) == [1, 2, 3]
+    assert sorted(row.seq for row in frames.tables(spark, lake, cut, source)["inbox"].collect()) == [1, 2, 3, 4, 4]
     assert list(lake.root.glob("bronze/*/*/body/*")) == []
 
 

@@ -23,7 +23,7 @@ def test_a_kind_of_store_that_is_declared_is_copied_counted_and_read(
     monkeypatch.setitem(KINDS, LATER.name, LATER)
     monkeypatch.setattr(sqlite, "_HERE", tmp_path)
     (tmp_path / "later_sqlite.sql").write_text(LATER_SQL)
-    lake = Lake(tmp_path / "lake")
+    lake = Lake(tmp_path / "a lake [1] {a,b}*")
 
     def ingest() -> Cut:
         return Ingest(lake, lambda: spark, Wish(), lambda _: None).run(open_stores(find_stores(tmp_path)), 0)
@@ -42,3 +42,10 @@ def test_a_kind_of_store_that_is_declared_is_copied_counted_and_read(
     assert (source.generation, source.rows["entry"], source.live["entry"]) == (0, 3, 2)
     said = frames.tables(spark, lake, cut, name)["entry"].select("said").collect()
     assert sorted(row.said for row in said) == ["one", "three", "two"]
+
+    [file] = lake.root.glob("bronze/*/g=0/entry/batch=0/*")
+    file.write_bytes(file.read_bytes()[:-5])
+    receive(tmp_path / "later.db", "INSERT INTO entry VALUES (4, 'four', '')")
+    again = ingest()
+    check_whole(lake, again)
+    assert (again.sources[name].generation, again.sources[name].rows["entry"]) == (1, 3), "read anew"

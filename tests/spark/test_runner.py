@@ -165,12 +165,18 @@ def test_an_audit_of_an_older_cut_is_not_held_against_what_came_after_it(scene: 
     rows = small_town()
     older = scene.cut(1, rows)
     accept(rows, "dm", "later", at=NOW - HOUR_MS + 1)  # of a day that the older one has too
-    assert runner.run_job(scene.cut(2, rows), JOBS["audit"]).is_ok
-    heads = (scene.lake.root / "heads" / "broker.json").read_bytes()
+    newest = scene.cut(2, rows)
+    scene.lake.publish(newest.cut)
+    assert runner.run_job(newest, JOBS["audit"]).is_ok
+    file = scene.lake.root / "heads" / "broker.json"
+    heads = file.read_bytes()
     for life in ("1", "2/one/1"):
         result = runner.run_job(living(older, life), JOBS["audit"])
         assert (result.violations, result.sources["broker"]["held_against"]) == (0, None)
-        assert (scene.lake.root / "heads" / "broker.json").read_bytes() == heads
+        assert file.read_bytes() == heads
+    file.write_bytes(heads.replace(b'"cut":2', b'"cut":99'))
+    held = runner.run_job(newest, JOBS["audit"]).sources["broker"]["held_against"]
+    assert held == 99, "the newest is held against whatever there is"
 
 
 @pytest.mark.req("S2")

@@ -255,9 +255,10 @@ OUTBOX: Final = Kind(
 _RECEIVED: Final = Series("event", "seq")
 
 
-def _of_inbox(name: str, /, *, is_body: bool = False, **types: Type) -> Table:
+def _of_inbox(name: str, /, *, apart_by: str, is_body: bool = False, **types: Type) -> Table:
+    """Return a table by numbers that a file which came back from a backup gives to other rows again."""
     columns = _columns(seq="bigint", **types)
-    return Table(name=name, columns=columns, series=_RECEIVED, key=("seq",), is_body=is_body)
+    return Table(name=name, columns=columns, series=_RECEIVED, key=("seq", apart_by), is_body=is_body)
 
 
 INBOX: Final = Kind(
@@ -267,6 +268,7 @@ INBOX: Final = Kind(
     tables=(
         _of_inbox(
             "inbox",
+            apart_by="broker_message_id",
             sender_id="string",
             client_message_id="string",
             broker_message_id="string",
@@ -278,8 +280,16 @@ INBOX: Final = Kind(
             accepted_at="bigint",
             received_at="bigint",
         ),
-        _of_inbox("event", type="string", at="bigint"),
-        _of_inbox("body", is_body=True, body="string", meta="string", reply_to="string"),
+        _of_inbox("event", apart_by="at", type="string", at="bigint"),
+        _of_inbox(
+            "body",
+            apart_by="broker_message_id",
+            is_body=True,
+            broker_message_id="string",
+            body="string",
+            meta="string",
+            reply_to="string",
+        ),
         OWNER,
     ),
     forgets=True,

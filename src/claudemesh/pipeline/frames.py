@@ -1,12 +1,16 @@
 """A cut as frames: the tables of one source, by the names of the catalogue."""
 
+import re
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from claudemesh.pipeline.catalogue import KINDS, Grave, Growth, Table
 from claudemesh.pipeline.lake import Cut, Lake
+
+_GLOB: Final = re.compile(r"[\[\]{}*?\\]")  # what Spark would take for a pattern
 
 
 def tables(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, DataFrame]:
@@ -41,7 +45,7 @@ def read(spark: SparkSession, table: Table, places: list[Path]) -> DataFrame:
     columns = describe(table)
     if not places:
         return spark.createDataFrame([], columns)
-    return spark.read.schema(columns).parquet(*map(str, places))
+    return spark.read.schema(columns).parquet(*(_GLOB.sub(r"\\\g<0>", str(place)) for place in places))
 
 
 def describe(table: Table) -> str:

@@ -24,7 +24,8 @@ def publish_audit(run: Run, job: Job, source: str, result: Result) -> None:
     file = run.lake.root / "heads" / f"{source}.json"
     past = run.cut.sources[source].past
     stored = _read(file)
-    is_older = stored is not None and run.cut.number < stored.cut  # it need not have what came after it
+    # It need not have what came after it. The newest is held against whatever heads there are.
+    is_older = stored is not None and run.cut.number < min(stored.cut, run.lake.newest())
     # One that came back from a backup has another past, as it says itself.
     last = None if stored is None or is_older or stored.past != past else stored
     if last is not None:

@@ -7,7 +7,7 @@ end; any other line that cannot be read is an error, since what it said is not k
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Line(msgspec.Struct, frozen=True):
     who: str
     id: str = ""
     key: str = ""
-    version: int = 0
+    version: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
     body: str = ""
     boot: str = ""
 
@@ -60,7 +60,7 @@ def read_history(paths: Sequence[Path], until_ms: int | None = None) -> History:
     """Read logs of any number of processes. An answer from after `until_ms` counts as not heard."""
     rows: list[tuple[Any, ...]] = []
     torn = 0
-    for number, path in enumerate(paths):
+    for number, path in enumerate({path.resolve(): path for path in paths}.values()):
         whole, _, rest = path.read_bytes().rpartition(b"\n")
         torn += bool(rest)
         for line in _lines(path, whole):
@@ -70,13 +70,17 @@ def read_history(paths: Sequence[Path], until_ms: int | None = None) -> History:
 
 
 def to_row(n: int, line: Line, process: str) -> tuple[Any, ...]:
-    values = msgspec.structs.asdict(line) | {"n": n, "process": process}
+    boot = line.boot or process  # who does not say whose clock it is has one of their own
+    values = msgspec.structs.asdict(line) | {"n": n, "process": process, "boot": boot}
     return tuple(values[name] for name in COLUMNS)
 
 
 def _lines(path: Path, whole: bytes) -> Iterator[Line]:
     for number, text in enumerate(whole.split(b"\n") if whole else (), start=1):
         try:
-            yield _decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            line = _decode(text)
+            if line.f == "swap":
+                int(line.id)  # the version that it started from
+        except (msgspec.DecodeError, ValueError) as error:
             raise InvalidRequest(f"{path}, line {number}: {error}") from error
+        yield line

@@ -19,7 +19,7 @@ from msgspec import structs
 from claudemesh.kernel.errors import ConfigError, IntegrityError
 from claudemesh.pipeline.catalogue import Growth, Kind
 from claudemesh.pipeline.lake import Cut, Earlier, Lake, SourceCut, sync_tree
-from claudemesh.pipeline.place import BrokenCheckpointError, Place, count_rows, write_rows
+from claudemesh.pipeline.place import BrokenCheckpointError, Place, check_source, count_rows, write_rows
 from claudemesh.pipeline.sources.model import Identity, Moment, Store
 from claudemesh.runtime import points
 
@@ -102,7 +102,7 @@ class Ingest:
         for moment in copy.store.moments():
             reached = place.reached()
             if reached is not None and moment.went_back(reached):
-                raise _NotTheSameError("it is not as far as what was copied of it")
+                raise _NotTheSameError("it is not what was copied of it, or not as far")
             if reached is None or place.is_cut_off() or moment.has_news(reached):
                 from claudemesh.pipeline.copying import copy_upto  # noqa: PLC0415 - Spark
 
@@ -157,6 +157,11 @@ class Ingest:
     def _tally(self, last: SourceCut | None, place: Place, counts: Mapping[str, int]) -> "_Tally":
         from claudemesh.pipeline.copying import count_gone  # noqa: PLC0415 - Spark
 
+        if last is not None:
+            try:
+                check_source(self._lake, place.source, last, is_old=False)
+            except IntegrityError as error:
+                raise error if place.kind.forgets else _NotTheSameError(str(error)) from error
         tally = _Tally.of(last)
         new = range(tally.batches, place.done())
         gone = count_gone(self._session, place, new, counts)

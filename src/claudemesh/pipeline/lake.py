@@ -15,6 +15,7 @@ A reader takes a cut and what it names: batches beyond it may be half written. A
 generation when its copy cannot go on: other tables, another life of the store, or bodies that were not asked for.
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from claudemesh.pipeline.catalogue import KINDS
 from claudemesh.runtime.home import InstanceLock, sync_directory, write_private
 
 CUTS_KEPT: Final = 20
+_LOG = logging.getLogger(__name__)
 
 
 class Earlier(msgspec.Struct, frozen=True):
@@ -96,12 +98,15 @@ class Lake:
     def cut(self, number: int) -> Cut:
         file = self._manifest(number)
         try:
-            return msgspec.json.decode(file.read_bytes(), type=Cut)
+            cut = msgspec.json.decode(file.read_bytes(), type=Cut)
         except FileNotFoundError as error:
             known = ", ".join(map(str, self.numbers())) or "none"
             raise InvalidRequest(f"the lake has no cut {number}; it has: {known}") from error
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{file} is not a cut of this version: move the lake away ({error})") from error
+        if cut.number != number or not {*cut.read} <= {*cut.sources}:
+            raise ConfigError(f"{file} was edited: move the lake away")
+        return cut
 
     def publish(self, cut: Cut) -> None:
         """Make it the newest. What it names has to be durable before."""
@@ -125,7 +130,11 @@ class Lake:
         """Remove old cuts, and copies and results that no cut names any more."""
         for number in self.numbers()[:-CUTS_KEPT]:
             self._manifest(number).unlink()
-        cuts = [self.cut(number) for number in self.numbers()]
+        try:
+            cuts = [self.cut(number) for number in self.numbers()]
+        except ConfigError as error:  # who knows what it named
+            _LOG.warning("nothing old is removed: %s", error)
+            return
         copies = [(name, source) for cut in cuts for name, source in cut.sources.items()]
         generations = {(name, f"g={source.generation}") for name, source in copies}
         generations |= {(name, f"g={one.generation}") for name, source in copies for one in source.earlier}
@@ -171,7 +180,8 @@ class Lake:
             for parent in ("bronze", "_checkpoints")
             for directory in (self.root / parent / source).glob("g=*")
         )
-        return max((int(directory.name.removeprefix("g=")) + 1 for directory in begun), default=0)
+        numbers = (directory.name.removeprefix("g=") for directory in begun)
+        return max((int(number) + 1 for number in numbers if number.isdigit()), default=0)
 
     def gold(self, job: str, cut: int) -> Path:
         return self.root / "gold" / job / f"cut={cut}"

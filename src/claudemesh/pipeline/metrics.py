@@ -60,4 +60,4 @@ def _read_violations(text: str) -> dict[str, int]:
     """Return what the file says of the jobs; their names need no escape."""
     start = 'cm_pipeline_violations{job="'
     pairs = (line.removeprefix(start).split('"} ') for line in text.splitlines() if line.startswith(start))
-    return {job: int(count) for job, count in pairs}
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}  # noqa: PLR2004 - job, count

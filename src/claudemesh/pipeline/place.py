@@ -11,7 +11,7 @@ import pyarrow.parquet
 
 from claudemesh.kernel.errors import IntegrityError
 from claudemesh.pipeline.catalogue import KINDS, Growth, Kind, Table
-from claudemesh.pipeline.lake import Cut, Earlier, Lake, make_private, sync_tree
+from claudemesh.pipeline.lake import Cut, Earlier, Lake, SourceCut, make_private, sync_tree
 from claudemesh.pipeline.sources.model import Position
 
 
@@ -76,17 +76,20 @@ def count_rows(directory: Path) -> int:
 def check_whole(lake: Lake, cut: Cut) -> None:
     """Count what lies in the lake: nobody removed any of it, or put anything there, unseen."""
     for source, at in cut.sources.items():
-        kind = KINDS[at.kind]
-        newest = Earlier(at.generation, at.batches, at.rows)
-        for one in (newest, *at.earlier):
-            for table in kind.wanted(Growth.APPEND, bodies=at.bodies):
-                places = lake.batches(source, one.generation, table.name, one.batches)
-                # What people wrote went from older copies, and older cuts, when it was not wanted any more.
-                is_old = one is not newest or cut.number < lake.newest()
-                if places or not (table.is_body and is_old):
-                    _compare(kind, table, places, one.rows)
-        for table in kind.wanted(Growth.WHOLE, bodies=at.bodies):
-            _compare(kind, table, [lake.whole(source, at.generation, table.name, at.whole)], at.rows)
+        check_source(lake, source, at, is_old=cut.number < lake.newest())
+
+
+def check_source(lake: Lake, source: str, at: SourceCut, *, is_old: bool) -> None:
+    kind = KINDS[at.kind]
+    newest = Earlier(at.generation, at.batches, at.rows)
+    for one in (newest, *at.earlier):
+        for table in kind.wanted(Growth.APPEND, bodies=at.bodies):
+            places = lake.batches(source, one.generation, table.name, one.batches)
+            # What people wrote went from older copies, and older cuts, when it was not wanted any more.
+            if places or not (table.is_body and (is_old or one is not newest)):
+                _compare(kind, table, places, one.rows)
+    for table in kind.wanted(Growth.WHOLE, bodies=at.bodies):
+        _compare(kind, table, [lake.whole(source, at.generation, table.name, at.whole)], at.rows)
 
 
 def _compare(kind: Kind, table: Table, places: list[Path], copied: Mapping[str, int]) -> None:

@@ -37,7 +37,7 @@ def open_store(place: str) -> Store:
         raise InvalidRequest(f"a store is none of {SQLITE}PATH, {POSTGRES[0]}HOST/NAME or a file")
     path = Path(place.removeprefix(SQLITE))
     if not path.is_file():
-        raise InvalidRequest(f"{path}: there is no store")
+        raise InvalidRequest("there is no such store" if "password" in place else f"{path}: there is no store")
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise ConfigError(f"{path} is not a store")

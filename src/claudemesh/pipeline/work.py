@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import ConfigError, InvalidRequest, NoSpark
+from claudemesh.kernel.errors import ConfigError, DependencyError, InvalidRequest, NoSpark
 from claudemesh.pipeline.catalogue import KINDS
 from claudemesh.pipeline.jobs.params import RETENTION_DAYS, SENDS_PER_WINDOW, WINDOW_S, Params
 from claudemesh.pipeline.lake import Cut, Lake
@@ -128,6 +128,15 @@ class Work:
             session.stop(self._spark)
 
 
+def _reason(error: Exception) -> str:
+    """Say in a line what went wrong in Spark, by the first cause of it that says anything."""
+    cause, lines = getattr(error, "java_exception", None) or getattr(error, "_origin", None), [str(error)]
+    while cause is not None:
+        lines.append(str(cause.toString()))
+        cause = cause.getCause()
+    return lines[-1].strip().partition("\n")[0]
+
+
 @contextmanager
 def working(home: Path, asked: Asked, clock: Clock, progress: Progress) -> Iterator[Work]:
     work = Work(home, asked, clock, progress)
@@ -137,5 +146,9 @@ def working(home: Path, asked: Asked, clock: Clock, progress: Progress) -> Itera
         if not str(error.name).startswith(_OF_THE_EXTRA):
             raise
         raise NoSpark(f"{error.name} is not installed: pip install 'claudemesh[spark]'") from None
+    except Exception as error:
+        if not type(error).__module__.startswith(_OF_THE_EXTRA):
+            raise
+        raise DependencyError(_reason(error)) from error  # told while there is still a JVM to ask
     finally:
         work.close()

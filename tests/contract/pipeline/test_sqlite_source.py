@@ -1,5 +1,6 @@
 """SQLite is copied by ranges of numbers: rows of history up to marks, journals up to the moment."""
 
+import shutil
 from pathlib import Path
 
 import apsw
@@ -105,6 +106,10 @@ def send(seq: int, status: str) -> str:
     return SEND.format(seq, status, "1" if status == "aborted" else "NULL")
 
 
+def done(seq: int, name: str = "row") -> str:
+    return send(seq, "done").replace("'row-", f"'{name}-")
+
+
 @pytest.mark.req("S1")
 def test_a_row_of_an_outbox_is_copied_once_it_is_settled_and_shown_as_open_until_then(tmp_path: Path) -> None:
     path = tmp_path / "outbox.db"
@@ -128,6 +133,37 @@ def test_a_row_of_an_outbox_is_copied_once_it_is_settled_and_shown_as_open_until
     assert "secret" not in str(copy.rows)
 
 
+@pytest.mark.req("S1")
+def test_of_an_outbox_with_thousands_of_open_rows_none_is_copied_twice(tmp_path: Path) -> None:
+    path = tmp_path / "outbox.db"
+    copy = Copy(SqliteStore(path, OUTBOX))
+    for first, step in ((1, 2), (4001, 4)):  # gaps of one and of three: none is closed for another
+        sends = (send(seq, "dead" if seq % step == 0 else "done") for seq in range(first, first + 4000))
+        make(path, OUTBOX_SCHEMA, f"BEGIN; {';'.join(sends)}; COMMIT")
+        copy.pull()
+    settled = copy.values("outbox", "seq")
+    assert len(settled) == len({*settled}) == 5000
+    assert {row["seq"] for row in copy.wholes["outbox_open"]}.isdisjoint(settled)
+
+
+@pytest.mark.req("S1")
+@pytest.mark.parametrize("kind", [OUTBOX, INBOX], ids=["outbox", "inbox"])
+def test_a_file_that_came_back_from_a_backup_is_another_one_once_it_uses_its_numbers_again(
+    tmp_path: Path, kind: Kind
+) -> None:
+    path, backup = tmp_path / "store.db", tmp_path / "backup.db"
+    schema, write = (OUTBOX_SCHEMA, done) if kind is OUTBOX else (INBOX_SCHEMA, receive)
+    make(path, schema, write(1), write(2))
+    shutil.copy(path, backup)
+    make(path, schema, write(3))
+    *_, last = SqliteStore(path, kind).moments()
+    shutil.copy(backup, path)
+    make(path, schema, write(3, "other"), write(4, "other"))
+    for moment in SqliteStore(path, kind).moments():
+        assert moment.went_back(last.position)
+        assert not moment.went_back(moment.position)
+
+
 RECEIVE = """
 INSERT INTO event (seq, type, at) VALUES ({0}, 'message', 1);
 INSERT INTO inbox (
@@ -136,8 +172,8 @@ INSERT INTO inbox (
 ) VALUES ({0}, 'S', 'id-{0}', 'B{0}', {0}, 'K', 'alice', 'secret words', 'next', '', 1, 2)"""
 
 
-def receive(seq: int) -> str:
-    return RECEIVE.format(seq)
+def receive(seq: int, name: str = "") -> str:
+    return RECEIVE.format(seq).replace("'message', 1)", f"'message', {1 + len(name)})")
 
 
 @pytest.mark.req("S1")

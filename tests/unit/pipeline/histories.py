@@ -72,6 +72,7 @@ class Story:
     def log(self, who: str, f: str, ev: str, asked: float, **said: object) -> None:
         t = asked if ev == "invoke" else self.tick()
         line = {"t": t, "asked": asked, "at": int(1000 * t), "process": f"of-{who}", "ev": ev, "f": f}
+        line["boot"] = "one machine"
         self.lines.append({**line, "mesh": self.mesh, "who": self.uid(who), **said})
 
     # --- sending ---
@@ -192,7 +193,9 @@ class Story:
         ids = {key: message[key] for key in ("client_message_id", "broker_message_id", "history_id")}
         topic = "news" if message["kind"] == "topic" else None
         self.inbox(name).append({"seq": seq, "sender_id": self.uid(message["from"]), **ids, "topic": topic})
-        self.tables[f"{self.mesh}/inbox-{name}"]["body"].append({"seq": seq, "body": message["words"]})
+        self.tables[f"{self.mesh}/inbox-{name}"]["body"].append(
+            {"seq": seq, "broker_message_id": message["broker_message_id"], "body": message["words"]}
+        )
         self.note(message, name, "delivered")
 
     def note(self, message: Row, name: str | None, what: str) -> None:

@@ -44,7 +44,22 @@ def test_half_a_line_at_the_end_is_left_out_and_counted(tmp_path: Path) -> None:
 
 @pytest.mark.req("S3")
 @pytest.mark.parametrize(
-    "broken", [b'{"t": 1.0,\n', b"\n", b"\xff\n", msgspec.json.encode(LINE | {"ev": "eh"}) + b"\n"]
+    "broken",
+    [
+        b'{"t": 1.0,\n',
+        b"\n",
+        b"\xff\n",
+        *(
+            msgspec.json.encode(LINE | more) + b"\n"
+            for more in (
+                {"ev": "eh"},
+                {"version": 2**63 - 1},
+                {"version": 10**19},
+                {"version": -1},
+                {"f": "swap", "id": "x"},
+            )
+        ),
+    ],
 )
 def test_any_other_line_that_cannot_be_read_is_an_error_with_its_number(tmp_path: Path, broken: bytes) -> None:
     log = write(tmp_path / "a", LINE, rest=broken + msgspec.json.encode(LINE) + b"\n")
@@ -61,3 +76,16 @@ def test_an_answer_that_came_after_the_copy_began_was_not_heard(tmp_path: Path) 
 @pytest.mark.req("S3")
 def test_a_log_that_nothing_was_written_to_says_nothing(tmp_path: Path) -> None:
     assert read_history([write(tmp_path / "a")]).rows == []
+
+
+@pytest.mark.req("S3")
+def test_a_log_that_is_given_twice_is_read_once(tmp_path: Path) -> None:
+    log = write(tmp_path / "a", LINE)
+    (tmp_path / "b").symlink_to(log)
+    assert column("n", log, log, tmp_path / "b") == [0]
+
+
+@pytest.mark.req("S3")
+def test_who_does_not_say_whose_clock_it_is_has_one_of_their_own(tmp_path: Path) -> None:
+    logs = [write(tmp_path / name, LINE, LINE | {"process": "8"}) for name in ("a", "b")]
+    assert len({*column("boot", *logs)}) == 4

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from claudemesh.kernel.errors import IntegrityError
+from claudemesh.kernel.errors import ConfigError, IntegrityError
 from claudemesh.pipeline.catalogue import INBOX, OUTBOX, Growth
 from claudemesh.pipeline.lake import Cut, Earlier, Lake
 from claudemesh.pipeline.place import check_whole, write_rows
@@ -34,7 +36,7 @@ def cut(lake: Lake) -> Cut:
                 else lake.whole("one", at.generation, table.name, at.whole)
             )
             write_rows(pa.Table.from_pylist([{}] * rows, fields(table)), place)
-    return replace(CUT, sources={"one": at})
+    return replace(CUT, sources={"one": at}, read=["one"])
 
 
 def test_a_lake_that_is_as_it_was_written_passes(lake: Lake, cut: Cut) -> None:
@@ -86,7 +88,7 @@ def inbox(lake: Lake) -> Cut:
             continue
         for generation in (0, 1):
             write_rows(line, lake.batch("one", generation, table.name, 0))
-    return replace(CUT, sources={"one": at})
+    return replace(CUT, sources={"one": at}, read=["one"])
 
 
 @pytest.mark.req("S4")
@@ -103,3 +105,26 @@ def test_words_that_were_not_wanted_any_more_are_not_missed_in_older_cuts(lake: 
         rmtree(lake.root / "bronze" / "one" / generation / "body")
     lake.publish(replace(inbox, number=inbox.number + 1))
     check_whole(lake, inbox)
+
+
+def test_a_broken_manifest_of_an_older_cut_stops_no_ingest_and_nothing_is_removed(
+    lake: Lake, cut: Cut, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake.publish(cut)
+    (lake.root / "_cuts" / "0.json").write_text("{")
+    old = lake.root / "gold" / "traffic" / "cut=0"
+    old.mkdir(parents=True)
+    lake.vacuum()
+    assert old.exists()
+    assert "nothing old is removed" in caplog.text
+
+
+@pytest.mark.parametrize("change", [{"number": 7}, {"read": ["nobody"]}])
+def test_a_manifest_that_does_not_agree_with_itself_is_refused(
+    lake: Lake, cut: Cut, change: dict[str, Any]
+) -> None:
+    lake.publish(cut)
+    file = lake.root / "_cuts" / f"{cut.number}.json"
+    file.write_bytes(msgspec.json.encode(replace(cut, **change)))
+    with pytest.raises(ConfigError, match="edited"):
+        lake.cut(cut.number)

@@ -1,12 +1,12 @@
 """Ranges are sets of numbers: what is made of them is what sets would say."""
 
 from collections.abc import Iterable
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claudemesh.pipeline.sources.ranges import is_behind, rise, split, subtract, to_ranges, widen
+from claudemesh.pipeline.sources.ranges import is_behind, rise, split, subtract, to_ranges
 
 few_examples = settings(max_examples=50, deadline=None)
 some_runs = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=5)
@@ -71,30 +71,6 @@ def test_ranges_hold_the_numbers_that_they_were_made_of_and_do_not_touch(numbers
     ranges = to_ranges(sorted(numbers))
     assert numbers_in(ranges) == sorted(numbers)
     assert all(upto < after for (_, upto), (after, _) in pairwise(ranges))
-
-
-def test_too_many_ranges_are_joined_where_they_are_nearest() -> None:
-    ranges = [(0, 1), (2, 3), (9, 10), (12, 13)]
-    assert widen(ranges, 4) == ranges
-    assert widen(ranges, 3) == [(0, 3), (9, 10), (12, 13)]
-    assert widen(ranges, 2) == [(0, 3), (9, 13)]
-    assert widen(ranges, 1) == [(0, 13)]
-
-
-@few_examples
-@given(numbers=some_numbers, count_max=st.integers(1, 5))
-def test_ranges_that_were_joined_cover_all_and_as_little_more_as_so_few_can(
-    numbers: set[int], count_max: int
-) -> None:
-    ranges = to_ranges(sorted(numbers))
-    widened = widen(ranges, count_max)
-    covered = numbers_in(widened)
-    assert len(widened) <= count_max
-    assert len(covered) == len(set(covered)), "no number is in two of them"
-    assert numbers <= set(covered)
-    gaps = [after - upto for (_, upto), (after, _) in pairwise(ranges)]
-    ways = combinations(gaps, max(0, len(ranges) - count_max))
-    assert len(covered) - len(numbers) == min(map(sum, ways))
 
 
 def test_what_is_subtracted_may_cut_a_range_in_two_or_end_it() -> None:

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from pyspark.errors import PySparkException
 
-from claudemesh.kernel.errors import ConfigError, IntegrityError, InvalidRequest
+from claudemesh.kernel.errors import ConfigError, DependencyError, IntegrityError, InvalidRequest
 from claudemesh.pipeline import session, work
 from claudemesh.pipeline.catalogue import BROKER
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut
 from claudemesh.pipeline.progress import Progress
-from claudemesh.pipeline.work import Asked, Work
+from claudemesh.pipeline.work import Asked, Work, working
 from tests.doubles import ManualClock
 from tests.unit.pipeline.test_metrics import SOURCE
 
@@ -116,3 +117,12 @@ def test_a_session_is_brief_if_the_stores_and_their_logs_are_small(
 
 def test_of_a_server_nobody_knows_how_much_it_holds(tmp_path: Path) -> None:
     assert not work_in(tmp_path, Asked(store=("postgresql://host/name",)))._is_little()
+
+
+def test_what_goes_wrong_in_spark_is_told_in_a_line(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with (
+        pytest.raises(DependencyError, match="No space left"),
+        working(tmp_path, Asked(), clock, Progress(io.StringIO(), clock)),
+    ):
+        raise PySparkException("No space left on device\nat org.apache.spark")

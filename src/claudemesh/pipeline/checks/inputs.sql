@@ -97,7 +97,7 @@ SELECT i.store, o.owner, o.mesh, i.seq, i.sender_id AS sender, i.client_message_
   i.history_id, coalesce(i.topic, '') AS topic, CASE WHEN b.body IS NOT NULL THEN sha2(b.body, 256) END AS body
 FROM inbox_inbox AS i
 JOIN inbox_owner AS o ON o.store = i.store
-LEFT JOIN inbox_body AS b ON b.store = i.store AND b.seq = i.seq
+LEFT JOIN inbox_body AS b ON b.store = i.store AND b.seq = i.seq AND b.broker_message_id = i.broker_message_id
 
 -- name: queued
 -- What outboxes hold, whatever became of it; also of one that does not say whose it is.

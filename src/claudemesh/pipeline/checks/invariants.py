@@ -60,7 +60,7 @@ INPUTS: Final = (
         ),
     ),
     Input(INBOX, "inbox", ("seq", "sender_id", "client_message_id", "broker_message_id", "history_id", "topic")),
-    Input(INBOX, "body", ("seq", "body")),
+    Input(INBOX, "body", ("seq", "broker_message_id", "body")),
     Input(OUTBOX, "owner", ("mesh", "owner")),
     Input(INBOX, "owner", ("mesh", "owner")),
 )

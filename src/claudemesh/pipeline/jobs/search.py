@@ -11,4 +11,4 @@ from claudemesh.pipeline.shardfile import Document
 
 
 def documents(tables: Tables, _: Params) -> DataFrame:
-    return tables["inbox"].join(tables["body"], "seq").select(*Document._fields)
+    return tables["inbox"].join(tables["body"], ["seq", "broker_message_id"]).select(*Document._fields)

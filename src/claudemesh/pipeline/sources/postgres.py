@@ -28,7 +28,8 @@ from claudemesh.storage.sqlfile import load_queries
 
 _SQL: Final = load_queries(files(__package__) / "broker_postgres.sql")
 _SNAPSHOT: Final = re.compile(r"\d+:\d+:[\d,]*")
-_BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_UNCLEAR: Final = re.compile(r"%(?![0-9A-Fa-f]{2})|[\s#]")
+_UNESCAPED: Final = re.compile(r"[@?\[\]]")  # in a name or a password
 _BLOCKS_A_PARTITION_MIN: Final = 2_000
 
 # Which tables of the store a table of the lake is read from, by the names of their statements.
@@ -131,16 +132,19 @@ def _select(name: str) -> str:
 
 
 def _show(uri: str) -> str:
-    """Return where a server is, without who asks; refuse what libpq would quote when it cannot read it."""
+    """Return where a server is, without who asks; refuse what its library reads otherwise, or would quote."""
+    scheme, _, rest = uri.partition("://")
+    who, at, _ = rest.partition("/")[0].rpartition("@")  # where the client's library looks for them
+    is_unclear = _UNCLEAR.search(uri) or (at and _UNESCAPED.search(who)) or "@" in rest[len(who) + len(at) :]
     try:
         parts = urlsplit(uri)
         asked = dict(parse_qsl(parts.query))
     except ValueError:
-        parts, asked = urlsplit(""), {}
-    if not parts.scheme or "@" in parts.path or _BROKEN_ESCAPE.search(uri):
+        is_unclear, parts, asked = True, urlsplit(""), {}
+    if is_unclear:
         raise ConfigError("a store is no URL that a PostgreSQL is reached by: is its password escaped?")
     places = "&".join(f"{name}={asked[name]}" for name in ("host", "port") if name in asked)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{places and '?' + places}"
+    return f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{places and '?' + places}"
 
 
 def _new_rows(since: Position, upto: Position) -> str:

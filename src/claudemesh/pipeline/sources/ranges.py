@@ -34,32 +34,19 @@ def to_ranges(numbers: Iterable[int]) -> list[Range]:
     return ranges
 
 
-def widen(ranges: Sequence[Range], count_max: int) -> list[Range]:
-    """Return at most that many ranges that cover these, closing the smallest gaps."""
-    if len(ranges) <= count_max:
-        return list(ranges)
-    gaps = sorted(range(1, len(ranges)), key=lambda i: ranges[i][0] - ranges[i - 1][1])
-    closed = frozenset(gaps[: len(ranges) - count_max])
-    widened: list[Range] = [ranges[0]]
-    for i in range(1, len(ranges)):
-        if i in closed:
-            widened[-1] = (widened[-1][0], ranges[i][1])
-        else:
-            widened.append(ranges[i])
-    return widened
-
-
 def subtract(ranges: Iterable[tuple[int, ...]], without: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return what of the ranges is in none of the others; both are in order and do not overlap in themselves."""
     left: list[tuple[int, ...]] = []
+    first = 0  # of the others, that may still matter: there may be many thousands of either
     for after, upto in ranges:
-        start = after
-        for other_after, other_upto in without:
-            if other_upto <= start or other_after >= upto:
-                continue
-            if other_after > start:
-                left.append((start, other_after))
-            start = other_upto
+        while first < len(without) and without[first][1] <= after:
+            first += 1
+        start, other = after, first
+        while other < len(without) and without[other][0] < upto:
+            if without[other][0] > start:
+                left.append((start, without[other][0]))
+            start = max(start, without[other][1])
+            other += 1
         if start < upto:
             left.append((start, upto))
     return left

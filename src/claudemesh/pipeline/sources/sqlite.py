@@ -11,6 +11,7 @@ How a table is read follows from the catalogue. What does not is in `<kind>_sqli
     identity   16 hex digits that no other store has, and which past of it this is, if it can have several
     position   the marks of each series, under its name: a JSON array of arrays, as in `ranges`
     open       the numbers of rows that may still change, in their order; of a kind that has such
+    witness    what tells the last row of a position from another of its number; of a file that may be put back
     counts     names and the store's own counts: of tables, and of whatever a job adds up to
 and the tables that are not read as they stand, by their names.
 """
@@ -32,7 +33,6 @@ from claudemesh.pipeline.sources.connection import (
     Statement,
     connected,
     fetch_named,
-    fetch_row,
     fetch_rows,
     fetch_table,
 )
@@ -43,13 +43,13 @@ from claudemesh.pipeline.sources.model import (
     fields,
 )
 from claudemesh.pipeline.sources.owner import read_owner
-from claudemesh.pipeline.sources.ranges import is_behind, rise, split, subtract, to_ranges, widen
+from claudemesh.pipeline.sources.ranges import is_behind, rise, split, subtract, to_ranges
 from claudemesh.storage.sqlfile import load_queries
 
 _HERE: Final = files(__package__)
 _ROWS_A_PARTITION_MIN: Final = 100_000
-_OPEN_RANGES_MAX: Final = 1_000
 _OPEN: Final = "open"
+_WITNESS: Final = "witness"
 
 
 class SqliteStore:
@@ -65,7 +65,8 @@ class SqliteStore:
 
     def identify(self) -> Identity:
         with connected("sqlite", self.uri) as cursor:
-            name, *life = fetch_row(cursor, self.statement("identity"))
+            said = fetch_rows(cursor, self.statement("identity"))
+        name, *life = said[0] if said else (None,)
         if name is None:
             raise ConfigError(f"{self.path} does not say which store it is: it was not made by this version")
         return Identity(f"{self.kind.name}-{name}", "/".join(life))
@@ -92,8 +93,15 @@ class SqliteStore:
         marks: Position = {one.name: sorted(json.loads(said[one.name])) for one in self.kind.series}
         if _OPEN in self._sql.names():
             numbers = (number for (number,) in fetch_rows(cursor, self.statement(_OPEN)))
-            marks[_OPEN] = [list(one) for one in widen(to_ranges(numbers), _OPEN_RANGES_MAX)]
-        return marks
+            marks[_OPEN] = [list(one) for one in to_ranges(numbers)]
+        return {**marks, _WITNESS: self.ask_witness(cursor, marks)}
+
+    def ask_witness(self, cursor: Any, marks: Position) -> str | None:  # noqa: ANN401 - as above
+        """Return what stands at a position now; nothing, if it has gone since or nobody can say."""
+        if _WITNESS not in self._sql.names():
+            return None
+        said = fetch_rows(cursor, self.statement(_WITNESS), (json.dumps(marks),))
+        return said[0][0] if said else None
 
     def statement(self, name: str) -> str:
         """Return what the file says, or else what follows from the catalogue."""
@@ -128,10 +136,13 @@ class _SqliteMoment:
     is_cut: bool
 
     def has_news(self, since: Position) -> bool:
-        return self.position != since
+        return {**self.position, _WITNESS: None} != {**since, _WITNESS: None}
 
     def went_back(self, since: Position) -> bool:
-        return any(is_behind(self.position[one.name], since[one.name]) for one in self.store.kind.series)
+        if any(is_behind(self.position[one.name], since[one.name]) for one in self.store.kind.series):
+            return True
+        now = self.store.ask_witness(self.cursor, since)
+        return None not in (now, since[_WITNESS]) and now != since[_WITNESS]
 
     def reading(self, table: Table, since: Position | None, upto: Position, partitions: int) -> Reading | None:
         ranges = rise(_marks(since, table.series), _marks(upto, table.series))
