@@ -13,11 +13,13 @@ import click
 
 from claudemesh.cli.command import DONE, FAILED, Group, Session
 from claudemesh.cli.render import escape, render_json, when
+from claudemesh.kernel.errors import InvalidRequest
 from claudemesh.pipeline.jobs.names import NAMES
 from claudemesh.pipeline.jobs.params import RETENTION_DAYS, SENDS_PER_WINDOW, WINDOW_S
 from claudemesh.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
+    from claudemesh.pipeline.lake import Cut
     from claudemesh.pipeline.outputs import Result, Run
     from claudemesh.pipeline.work import Work
 
@@ -67,7 +69,7 @@ _HISTORY: Final = click.option(
     "--history",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What a client was told, as the SDK recorded it; may be repeated.",
+    help="What clients were told, as SDK and command line record it; may be repeated.",
 )
 
 
@@ -142,8 +144,10 @@ def run(session: Session, /, job: str, **said: Any) -> int:  # noqa: ANN401 - as
 @click.pass_obj
 def check(session: Session, /, history: tuple[Path, ...], **said: Any) -> int:  # noqa: ANN401 - as above
     """Prove from what the stores hold, and what clients were told, that nothing promised was broken."""
+    _look_into(history)
     with _work(session, said) as work:
         cut = work.bring()
+        _need_a_broker(cut, history)
         with work.run(cut) as given:
             verdict, checked = _check(work, given, history)
             from claudemesh.pipeline.metrics import write_metrics  # noqa: PLC0415 - as above
@@ -155,7 +159,7 @@ def check(session: Session, /, history: tuple[Path, ...], **said: Any) -> int:  
         "checked": checked,
         "items": verdict["items"],
     }
-    looked = ", ".join(f"{escape(name)} {count}" for name, count in checked.items())
+    looked = ", ".join(f"{'log' if name == 'h' else escape(name)} {count}" for name, count in checked.items())
     found = _items(session, verdict["items"], verdict["violations"])
     session.out.document(document, [f"cut {cut.number}, looked at: {looked}", *found])
     return FAILED if verdict["violations"] else DONE
@@ -177,8 +181,13 @@ def report(
     **said: Any,  # noqa: ANN401 - as above
 ) -> int:
     """Write what a cut shows: a JSON document, and a page with plots."""
+    for file in filter(None, (html, out)):
+        if not file.absolute().parent.is_dir():
+            raise InvalidRequest(f"{file}: there is no such directory")
+    _look_into(history)
     with _work(session, said) as work:
         cut = work.bring()
+        _need_a_broker(cut, history)
         from claudemesh.pipeline import metrics  # noqa: PLC0415 - as above
         from claudemesh.pipeline.lake import write_durably  # noqa: PLC0415 - as above
         from claudemesh.pipeline.report.build import build_report  # noqa: PLC0415 - as above
@@ -198,6 +207,19 @@ def report(
     ]
     session.out.document({**document, **{name: str(path) for name, path in places.items()}}, lines)
     return DONE if document["ok"] else FAILED
+
+
+def _look_into(history: tuple[Path, ...]) -> None:
+    """Refuse a log that cannot be read before anything takes time."""
+    from claudemesh.pipeline.history import read_history  # noqa: PLC0415 - not for `--help`
+
+    read_history(history)
+
+
+def _need_a_broker(cut: "Cut", history: tuple[Path, ...]) -> None:
+    """Refuse to hold a log against nothing: all that was acknowledged would look lost."""
+    if history and all(source.kind != "broker" for source in cut.sources.values()):
+        raise InvalidRequest("a log is held against the broker's store, and there is none: name it with --store")
 
 
 def _check(work: "Work", given: "Run", history: tuple[Path, ...]) -> tuple[Json, Json]:
@@ -239,7 +261,7 @@ def _items(session: Session, items: list[Json], violations: int) -> list[str]:
         return [] if violations else ["no violations"]
     heads = list(items[0])
     rows = [[_cell(item.get(head)) for head in heads] for item in items[:ITEMS_SHOWN]]
-    return [f"{violations} violations", *session.out.table(heads, rows)]
+    return [f"{violations} violation{'s' if violations > 1 else ''}", *session.out.table(heads, rows)]
 
 
 def _cell(value: object) -> object:

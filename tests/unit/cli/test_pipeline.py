@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from claudemesh.pipeline import registry, runner
@@ -18,7 +19,7 @@ from claudemesh.pipeline.stores import find_stores, open_stores
 from claudemesh.pipeline.work import Work
 from claudemesh.runtime.home import Home, InstanceLock
 from tests.unit.cli.conftest import Run
-from tests.unit.pipeline.test_metrics import CUT
+from tests.unit.pipeline.test_metrics import CUT, SOURCE
 
 WITHIN_S = 60.0
 TABLES = {"broker": "message_history", "outbox": "outbox", "inbox": "inbox"}
@@ -112,6 +113,40 @@ def test_a_cut_that_is_not_there_is_wrong_usage(run: Run, tmp_path: Path) -> Non
     ran = run("pipeline", "run", "orphans", "--cut", "4", "--lake", str(tmp_path / "lake"))
     assert ran.code == 2
     assert "no cut 4" in ran.err
+
+
+@pytest.mark.req("S4")
+@pytest.mark.parametrize("verb", ["check", "report"])
+def test_a_log_that_cannot_be_read_is_refused_before_a_store_is_looked_at(
+    run: Run, home: Home, tmp_path: Path, verb: str
+) -> None:
+    make_store(home.root / "broker.db", TABLES["broker"])
+    (tmp_path / "log").write_text("nonsense\n")
+    ran = run("pipeline", verb, "--history", str(tmp_path / "log"))
+    assert ran.code == 2
+    assert "log, line 1" in ran.err
+    assert not (home.root / "lake").exists()
+
+
+@pytest.mark.req("S4")
+def test_a_log_is_not_held_against_stores_without_a_brokers(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that was acknowledged would look lost."""
+    inbox = msgspec.structs.replace(SOURCE, kind="inbox")
+    monkeypatch.setattr(Work, "bring", lambda _: Cut(number=1, at_ms=0, sources={"one": inbox}, read=["one"]))
+    (tmp_path / "log").write_text("")
+    ran = run("pipeline", "check", "--history", str(tmp_path / "log"))
+    assert ran.code == 2
+    assert "the broker's store" in ran.err
+
+
+@pytest.mark.req("S4")
+@pytest.mark.parametrize("option", ["--html", "--out"])
+def test_a_report_is_not_begun_for_a_directory_that_is_not_there(run: Run, tmp_path: Path, option: str) -> None:
+    ran = run("pipeline", "report", option, str(tmp_path / "typo" / "file"))
+    assert ran.code == 2
+    assert "no such directory" in ran.err
 
 
 @pytest.mark.parametrize(

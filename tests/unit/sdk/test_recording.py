@@ -13,6 +13,7 @@ from claudemesh import AsyncMesh, Draft, Mesh, MeshError
 from claudemesh.daemon import identity
 from claudemesh.daemon.client import Client
 from claudemesh.daemon.client.recording import open_recorder
+from claudemesh.kernel.errors import ConfigError
 from claudemesh.pipeline.history import read_history
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.sdk.find import Place
@@ -193,3 +194,8 @@ def test_the_log_may_be_named_in_the_program_or_in_the_environment(
     Mesh(home=tmp_path / "home", history=tmp_path / "named").close()
     assert (tmp_path / "said").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "named").exists()
+
+
+def test_a_log_that_cannot_be_written_is_named_before_anything_is_asked(log: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere.*cannot be written"):
+        open_recorder(log.parent / "nowhere" / "log", log.parent / "sock")

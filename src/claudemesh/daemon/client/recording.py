@@ -14,7 +14,7 @@ import orjson
 
 from claudemesh.daemon.client.http1 import StreamEvent
 from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import MeshError, NoDaemon, StoreFull
+from claudemesh.kernel.errors import ConfigError, MeshError, NoDaemon, StoreFull
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.wire import problem
 
@@ -46,12 +46,16 @@ class Recorder:
     """Writes for one member of one mesh. Threads, tasks and processes may share a file."""
 
     def __init__(self, path: Path, mesh: str, who: str, clock: Clock) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"the history log {path} cannot be written: {error.strerror}") from error
         self._of = {"boot": read_boot(), "mesh": mesh, "who": who}
         self._clock = clock
 
     def __del__(self) -> None:
-        os.close(self._file)
+        if hasattr(self, "_file"):
+            os.close(self._file)
 
     @contextmanager
     def call(self, path: str, body: Any) -> Iterator[Told]:  # noqa: ANN401 - JSON is anything
