@@ -103,6 +103,7 @@ def test_a_message_that_the_mesh_refuses_is_dead_and_waiting_says_why(pair: tupl
 def test_everybody_sees_everybody(pair: tuple[Mesh, Mesh]) -> None:
     alice, bob = pair
     assert {peer.name for peer in alice.peers(all=True)} == {"alice", "bob"}
+    alice.send("bob", "hi").wait("delivered")  # so bob is connected
     health = bob.health()
     assert (health.mesh, health.member, health.is_connected) == ("memory", "bob", True)
 
