@@ -98,10 +98,10 @@ real: setup
 	$(PYTEST) -n 2 --dist worksteal $(filter-out $(ALONE),$(REAL))
 	$(PYTEST) $(ALONE)
 
-# One process, one JVM.
+# One process, one JVM; patient, since it may be niced.
 .PHONY: spark
 spark: setup
-	$(PYTEST) --timeout=300 $(SPARK)
+	$(PYTEST) --timeout=600 $(SPARK)
 
 # Everything else waits now and then, for disks, servers and clocks, and Spark computes: so it runs beside all of it, and
 # gives way. It speaks at the end. `set -m` gives it a process group of its own, in which Ctrl-C is not ignored: so it is

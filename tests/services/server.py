@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 PREFIX = "claudemesh-test-"
-BOUND_S = 30
+BOUND_S = 90  # a niced one may be slow to start
 POLL_S = 0.02
 
 

@@ -150,7 +150,7 @@ def test_a_driver_killed_in_mid_batch_leaves_nothing_lost_and_nothing_twice(
                 start_new_session=True,
                 check=False,
                 capture_output=True,
-                timeout=120,
+                timeout=300,
             )
             assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
             writer.say("fill 4")

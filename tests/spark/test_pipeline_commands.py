@@ -17,7 +17,7 @@ from claudemesh.cli.main import main
 from claudemesh.pipeline import session
 from tests.spark.stores import writing
 
-WITHIN_S = 120.0
+WITHIN_S = 300.0
 
 
 @pytest.fixture(scope="module")
