@@ -4,6 +4,7 @@ A line is written before each call and after each answer. A process that was kil
 end; any other line that cannot be read is an error, since what it said is not known.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,7 @@ class History:
     torn: int = 0  # files whose last line is half a line
 
 
+_VERSION: Final = re.compile(r"[0-9]{1,18}")  # a number to both engines
 _decode: Final = msgspec.json.Decoder(Line).decode
 
 
@@ -79,8 +81,8 @@ def _lines(path: Path, whole: bytes) -> Iterator[Line]:
     for number, text in enumerate(whole.split(b"\n") if whole else (), start=1):
         try:
             line = _decode(text)
-            if line.f == "swap":
-                int(line.id)  # the version that it started from
+            if line.f == "swap" and not _VERSION.fullmatch(line.id):
+                raise ValueError(f"a swap starts from a version, and {line.id!r} is none")  # noqa: TRY301 - as others
         except (msgspec.DecodeError, ValueError) as error:
             raise InvalidRequest(f"{path}, line {number}: {error}") from error
         yield line

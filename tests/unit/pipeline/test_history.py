@@ -57,6 +57,9 @@ def test_half_a_line_at_the_end_is_left_out_and_counted(tmp_path: Path) -> None:
                 {"version": 10**19},
                 {"version": -1},
                 {"f": "swap", "id": "x"},
+                {"f": "swap", "id": "1_000"},
+                {"f": "swap", "id": "9" * 19},
+                {"f": "swap"},
             )
         ),
     ],
