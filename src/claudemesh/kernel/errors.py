@@ -36,6 +36,12 @@ MeshError
 ├── LeaseError
 │   ├── LeaseHeld             by whom, until when
 │   └── LeaseLost
+├── MessageCassetteError      the ledger refused, and nothing changed
+│   ├── CassetteInvalid       what was asked cannot be written down
+│   ├── CassetteConflict      the same key stands for another message
+│   ├── NoPendingSteps
+│   ├── CassetteAltered       the schema is not the law's: no write while that lasts
+│   └── CassetteUnavailable   busy, full or failing: a write may or may not have happened
 ├── DependencyError           something we need did not answer
 │   ├── StoreUnavailable      the outcome is unknown: ask again with the same id
 │   ├── StoreFull             nothing was written
@@ -303,6 +309,49 @@ class LeaseHeld(LeaseError):
 class LeaseLost(LeaseError):
     code = "lease_lost"
     title = "The lease is no longer yours"
+
+
+# --- the ledger ------------------------------------------------------------------------------------
+
+
+class MessageCassetteError(MeshError):
+    """The ledger's one exception; `detail` begins with the words of the rule that it keeps."""
+
+    code = "ledger_refused"
+    title = "The ledger refused, and nothing changed"
+    status = 422
+    retry: ClassVar[Retry] = "no"
+
+
+class CassetteInvalid(MessageCassetteError):
+    code = "ledger_invalid"
+    title = "This cannot be written into a ledger"
+    status = 400
+
+
+class CassetteConflict(MessageCassetteError):
+    code = "ledger_conflict"
+    title = "The key stands for another message of the run"
+    status = 409
+
+
+class NoPendingSteps(MessageCassetteError):
+    code = "no_pending_steps"
+    title = "The run has no step to claim"
+    status = 404
+
+
+class CassetteAltered(MessageCassetteError):
+    code = "ledger_altered"
+    title = "The ledger's schema is not the law's, and nothing is written while that lasts"
+    status = 500
+
+
+class CassetteUnavailable(MessageCassetteError):
+    code = "ledger_unavailable"
+    title = "The ledger's file did not confirm the write, which may or may not have happened"
+    status = 503
+    retry: ClassVar[Retry] = "same_id"
 
 
 # --- something we need did not answer --------------------------------------------------------------

@@ -7,6 +7,7 @@ the other, so that what is inside lands whole or not at all.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import apsw
 
@@ -21,8 +22,8 @@ class Transactions:
         connection.set_commit_hook(self._must_not_commit)
         connection.set_rollback_hook(self._note_rollback)
 
-    def begin(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
+    def begin(self, mode: Literal["IMMEDIATE", "EXCLUSIVE"] = "IMMEDIATE") -> None:
+        self._connection.execute(f"BEGIN {mode}")
         self._was_rolled_back = False
 
     @contextmanager

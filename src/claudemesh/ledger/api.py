@@ -1,0 +1,191 @@
+"""`MessageCassette`: the ledger as its callers know it. A thin layer that says what is to be; the law decides."""
+
+import json
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Self
+
+from claudemesh.kernel.errors import MessageCassetteError
+from claudemesh.ledger import policy
+from claudemesh.ledger.heads import Head
+from claudemesh.ledger.model import Claim, Link, Post, Receipt, Row
+from claudemesh.ledger.stores.sqlite import chain, entries, law
+from claudemesh.ledger.stores.sqlite.audit import audit
+from claudemesh.ledger.stores.sqlite.file import LedgerFile
+from claudemesh.ledger.stores.sqlite.upgrade import upgrade
+from claudemesh.runtime.clock import SystemClock
+from claudemesh.runtime.ids import UlidSource
+
+DEFAULT_PLACE: Final = Path("CORTEX", "_generated", "system3.db")
+TTL_S_DEFAULT: Final = 300
+PAGE_DEFAULT: Final = 100
+
+
+@cache
+def _ids() -> UlidSource:
+    return UlidSource(SystemClock())
+
+
+class MessageCassette:
+    """A ledger of work in one SQLite file, for many processes and threads at once.
+
+    Whatever goes wrong is a MessageCassetteError, and then nothing has changed; except for a CassetteUnavailable,
+    after which nobody knows.
+    """
+
+    def __init__(
+        self, repo_root: str | Path | None = None, db_path: str | Path | None = None, *, create: bool = True
+    ) -> None:
+        self.path = find_place(repo_root, db_path)
+        self._file = LedgerFile.open(self.path, create=create)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- what version 1 documents ----------------------------------------------------------------------
+
+    def post_message(
+        self, payload: dict[str, Any], run_id: str, source: str, idempotency_key: str | None = None
+    ) -> tuple[str, str]:
+        """Write a message down with its jobs and steps; return its id and that of its first job.
+
+        `payload["jobs"] = [{"intent": …, "steps": […]}]` makes several; otherwise the payload is one job of one
+        step. Under a key the same post again is answered as the first; another one is a CassetteConflict.
+        """
+        key = None if idempotency_key is None else policy.check_text(idempotency_key, "idempotency_key")
+        post = Post(
+            _ids().ulid(),
+            policy.check_text(run_id, "run_id"),
+            policy.check_source(source),
+            key,
+            policy.render_json(payload, "the payload"),
+            policy.parse_jobs(payload),
+        )
+        return self._file.write(lambda connection, version: entries.post(connection, version, post))
+
+    def claim_step(self, run_id: str, worker_id: str, ttl_seconds: float = TTL_S_DEFAULT) -> Row:
+        """Lease the first pending step of a run: message by message as posted, then by job and step."""
+        policy.check_text(run_id, "run_id")
+        policy.check_text(worker_id, "worker_id")
+        ttl = policy.render_ttl(ttl_seconds)
+        claimed = self._file.write(
+            lambda connection, version: entries.claim(connection, version, run_id, worker_id, ttl)
+        )
+        return claimed | {"payload": json.loads(claimed["payload"])}
+
+    def complete_step(  # noqa: PLR0913, PLR0917 - as it is documented
+        self,
+        run_id: str,
+        step_id: str,
+        worker_id: str,
+        fencing_token: int,
+        receipt_payload: object,
+        outcome: str,
+    ) -> str:
+        """Write the receipt, and with it commit the step; return the receipt's id."""
+        said = policy.render_json(receipt_payload, "the receipt")
+        receipt = Receipt(_ids().ulid(), policy.check_outcome(outcome), said)
+        claim = _claim(run_id, step_id, worker_id, fencing_token)
+        return self._file.write(lambda connection, version: entries.complete(connection, version, claim, receipt))
+
+    def verify_cassette(self, run_id: str | None = None) -> None:
+        """Check schema, rows, chain and leases; say PASS or FAIL on standard error, and raise on FAIL."""
+        issues = self.find_issues(run_id)
+        sys.stderr.write(f"{render_verdict(issues)}\n")
+        if issues:
+            raise MessageCassetteError("; ".join(issues), issues=issues)
+
+    # --- beyond it -------------------------------------------------------------------------------------
+
+    def requeue_step(self, run_id: str, step_id: str) -> str:
+        """Make a step pending again whose lease expired; return the record's id."""
+        policy.check_text(run_id, "run_id")
+        policy.check_text(step_id, "step_id")
+        return self._file.write(
+            lambda connection, version: entries.requeue(connection, version, _ids().ulid(), run_id, step_id)
+        )
+
+    def requeue_expired(self, run_id: str) -> dict[str, str]:
+        """Requeue every step of a run whose lease expired; return the records' ids by step."""
+        policy.check_text(run_id, "run_id")
+        return self._file.write(
+            lambda connection, version: entries.requeue_expired(connection, version, _ids().ulid, run_id)
+        )
+
+    def renew_lease(
+        self, run_id: str, step_id: str, worker_id: str, fencing_token: int, ttl_seconds: float = TTL_S_DEFAULT
+    ) -> str:
+        """Hold a live lease longer, under the same token; return until when."""
+        claim, ttl = _claim(run_id, step_id, worker_id, fencing_token), policy.render_ttl(ttl_seconds)
+        return self._file.write(
+            lambda connection, version: entries.renew(connection, version, _ids().ulid(), claim, ttl)
+        )
+
+    def list_steps(
+        self,
+        run_id: str | None = None,
+        status: str | None = None,
+        *,
+        after: int = 0,
+        limit: int = PAGE_DEFAULT,
+    ) -> list[Row]:
+        """Return steps in the order they were posted; `after` is the `place` of the last one seen."""
+        if status is not None:
+            policy.check_status(status)
+        rows = self._file.read(lambda connection: entries.list_steps(connection, run_id, status, after, limit))
+        return [row | {"is_expired": bool(row["is_expired"])} for row in rows]
+
+    def list_receipts(self, run_id: str, *, after: int = 0, limit: int = PAGE_DEFAULT) -> list[Row]:
+        """Return a run's receipts in their order, each with the message it is for."""
+        rows = self._file.read(lambda connection: entries.list_receipts(connection, run_id, after, limit))
+        parsed = {"payload": "payload_json", "receipt": "receipt_json"}
+        return [row | {name: json.loads(row.pop(column)) for name, column in parsed.items()} for row in rows]
+
+    def find_issues(self, run_id: str | None = None, head: Head | None = None) -> list[str]:
+        """Return everything that is wrong, in words; with a head from earlier also whether it still fits."""
+        return self._file.read(lambda connection: audit(connection, run_id, head))
+
+    def read_end(self) -> tuple[str, Link]:
+        """Return the ledger's id and the end of its chain."""
+        if self.read_version() != law.NEWEST:
+            raise MessageCassetteError("a head needs version 2: `cortex cassette upgrade` first")
+        return self._file.read(lambda connection: (law.read_ledger_id(connection), chain.read_end(connection)))
+
+    def read_version(self) -> int | None:
+        return self._file.read(law.read_version)
+
+    def upgrade(self) -> tuple[int, int]:
+        """Bring the ledger to version 2; return the version it had and the one it has."""
+        return upgrade(self._file)
+
+
+def find_place(repo_root: str | Path | None = None, db_path: str | Path | None = None) -> Path:
+    """Return the ledger's file: as given, or its place below the repository that is given or worked in."""
+    if db_path is not None:
+        return Path(db_path)
+    return (Path(repo_root) if repo_root is not None else _git_top(Path.cwd())) / DEFAULT_PLACE
+
+
+def _git_top(folder: Path) -> Path:
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+
+
+def render_verdict(issues: Sequence[str]) -> str:
+    return f"FAIL: {len(issues)} issue(s) found" if issues else "PASS: All invariants verified"
+
+
+def _claim(run_id: object, step_id: object, worker_id: object, fencing_token: object) -> Claim:
+    return Claim(
+        policy.check_text(run_id, "run_id"),
+        policy.check_text(step_id, "step_id"),
+        policy.check_text(worker_id, "worker_id"),
+        policy.check_token(fencing_token),
+    )

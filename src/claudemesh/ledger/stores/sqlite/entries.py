@@ -1,0 +1,140 @@
+"""What is written and read: post, claim, complete, requeue, renew, list.
+
+Each function is one transaction's work. It says what is to be, and the law says whether it may: a refusal is
+raised by a trigger, in its own words. What is checked here is what the law has no column for: the run.
+"""
+
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any, Final
+
+import apsw
+
+from claudemesh.kernel.errors import CassetteConflict, MessageCassetteError, NoPendingSteps
+from claudemesh.ledger.model import Claim, Post, Receipt, Row
+from claudemesh.ledger.stores.sqlite import chain
+from claudemesh.ledger.stores.sqlite.rows import fetch, fetch_named, fetch_one
+from claudemesh.storage.sqlfile import load_queries
+
+_HERE: Final = files(__package__)
+_SQL: Final = load_queries(_HERE / "entries.sql")
+_OF: Final = {version: load_queries(_HERE / f"entries_v{version}.sql") for version in (1, 2)}
+
+_CHAINED_SINCE: Final = 2
+_REQUEUED_SINCE: Final = 2
+
+CLAIMED: Final = (
+    "step_id", "job_id", "message_id", "ordinal", "payload", "fencing_token", "lease_expires_at",
+)  # fmt: skip
+
+
+def post(connection: apsw.Connection, version: int, post: Post) -> tuple[str, str]:
+    """Write a message with its jobs and steps; return its id and that of its first job.
+
+    The same key with the same content is the same message, and is not written again.
+    """
+    if post.idempotency_key is not None:
+        standing = fetch_one(connection, _SQL["posted"], (post.run_id, post.idempotency_key))
+        if standing is not None:
+            return _judge_repeat(post, *standing)
+    values = (post.message_id, post.run_id, post.source, post.idempotency_key, post.payload_json)
+    order, created_at = fetch(connection, _SQL["post_message"], values)[0]
+    for job_ordinal, job in enumerate(post.jobs, start=1):
+        job_id = f"{post.message_id}.{job_ordinal}"
+        connection.execute(_SQL["post_job"], (job_id, post.message_id, job.intent, job_ordinal, created_at))
+        place = (post.run_id, order, job_ordinal) if version >= _CHAINED_SINCE else ()
+        connection.executemany(
+            _OF[version]["post_step"],
+            [
+                (f"{job_id}.{ordinal}", job_id, ordinal, payload, created_at, *place)
+                for ordinal, payload in enumerate(job.steps, start=1)
+            ],
+        )
+    _chain(connection, version, "message", post.message_id)
+    return post.message_id, f"{post.message_id}.1"
+
+
+def _judge_repeat(post: Post, message_id: str, source: str, payload_json: str, job_id: str) -> tuple[str, str]:
+    if (source, payload_json) != (post.source, post.payload_json):
+        what = "payload" if source == post.source else "source"
+        raise CassetteConflict(
+            f"run {post.run_id!r} has message {message_id} with another {what} under "
+            f"idempotency_key {post.idempotency_key!r}"
+        )
+    return message_id, job_id
+
+
+def claim(connection: apsw.Connection, version: int, run_id: str, worker_id: str, ttl: str) -> Row:
+    found = fetch_one(connection, _OF[version]["next"], (run_id,))
+    if found is None:
+        raise NoPendingSteps(f"No pending steps in run {run_id!r}")
+    place, *step = found
+    lease = fetch(connection, _OF[version]["claim"], (place, worker_id, ttl))[0]
+    return dict(zip(CLAIMED, (*step, *lease), strict=True))
+
+
+def complete(connection: apsw.Connection, version: int, claim: Claim, receipt: Receipt) -> str:
+    job_id = _find(connection, claim.run_id, claim.step_id)["job_id"]
+    held = (claim.step_id, job_id, claim.worker_id, claim.fencing_token)
+    connection.execute(_SQL["complete"], (receipt.receipt_id, *held, receipt.outcome, receipt.receipt_json))
+    _chain(connection, version, "receipt", receipt.receipt_id)
+    return receipt.receipt_id
+
+
+def requeue(connection: apsw.Connection, version: int, requeue_id: str, run_id: str, step_id: str) -> str:
+    _need_version(version, "requeue")
+    standing = _find(connection, run_id, step_id)
+    lease = (standing["lease_owner"], standing["fencing_token"], standing["lease_expires_at"])
+    connection.execute(_SQL["requeue"], (requeue_id, step_id, *lease))
+    _chain(connection, version, "requeue", requeue_id)
+    return requeue_id
+
+
+def requeue_expired(
+    connection: apsw.Connection, version: int, mint: Callable[[], str], run_id: str
+) -> dict[str, str]:
+    """Requeue every step of a run whose lease expired; return the records' ids by step."""
+    _need_version(version, "requeue")
+    expired = [step_id for (step_id,) in fetch(connection, _OF[version]["expired"], (run_id,))]
+    return {step_id: requeue(connection, version, mint(), run_id, step_id) for step_id in expired}
+
+
+def renew(connection: apsw.Connection, version: int, renewal_id: str, claim: Claim, ttl: str) -> str:
+    """Extend a live lease; return until when."""
+    _need_version(version, "renew")
+    ends = _find(connection, claim.run_id, claim.step_id)["lease_expires_at"]
+    values = (renewal_id, claim.step_id, claim.worker_id, claim.fencing_token, ends, ttl)
+    extended: str = fetch(connection, _SQL["renew"], values)[0][0]
+    _chain(connection, version, "renewal", renewal_id)
+    return extended
+
+
+def list_steps(
+    connection: apsw.Connection, run_id: str | None, status: str | None, after: int, limit: int
+) -> list[Row]:
+    return fetch_named(connection, _SQL["listing"], (run_id, status, after, limit))
+
+
+def list_receipts(connection: apsw.Connection, run_id: str, after: int, limit: int) -> list[Row]:
+    return fetch_named(connection, _SQL["receipts"], (run_id, after, limit))
+
+
+def _find(connection: apsw.Connection, run_id: str, step_id: str) -> dict[str, Any]:
+    rows = fetch_named(connection, _SQL["standing"], (step_id,))
+    if not rows:
+        raise MessageCassetteError(f"Step not found: {step_id!r}")
+    if rows[0]["run_id"] != run_id:
+        raise MessageCassetteError(f"Wrong run_id: step {step_id!r} belongs to run {rows[0]['run_id']!r}")
+    return rows[0]
+
+
+def _need_version(version: int, verb: str) -> None:
+    if version < _REQUEUED_SINCE:
+        raise MessageCassetteError(
+            f"{verb} needs version 2, and the ledger has version {version}: `cortex cassette upgrade` first"
+        )
+
+
+def _chain(connection: apsw.Connection, version: int, kind: str, row_id: str) -> None:
+    if version >= _CHAINED_SINCE:
+        chain.append(connection, kind, row_id)

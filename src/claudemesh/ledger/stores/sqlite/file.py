@@ -1,0 +1,172 @@
+"""A ledger's file: how it is opened, and what holds in every transaction on it.
+
+Many processes write to one ledger, each through a connection of its own; SQLite's lock puts them in a row. Opening
+changes nothing in a file that is there. A write begins with a look at the schema: by then it is this transaction's
+alone, and if it is not the law's nothing is written. The look is skipped while no other connection has committed
+anything, since this one changes the schema in an upgrade only.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, Self, TypeVar
+
+import apsw
+
+from claudemesh.kernel.errors import (
+    CassetteAltered,
+    CassetteUnavailable,
+    DependencyError,
+    MeshError,
+    MessageCassetteError,
+    StoreCorrupt,
+)
+from claudemesh.ledger.stores.sqlite import law
+from claudemesh.runtime import points
+from claudemesh.storage.sqlite import errors as engine
+from claudemesh.storage.sqlite import sync_guard
+from claudemesh.storage.sqlite.connection import configure, connect
+from claudemesh.storage.sqlite.file import one_at_a_time, provide
+from claudemesh.storage.sqlite.transactions import Transactions
+
+T = TypeVar("T")
+Mode = Literal["IMMEDIATE", "EXCLUSIVE"]
+
+_FAILURES: Final = (apsw.Error, MeshError, OSError)
+
+BEFORE_COMMIT: Final = points.declare("ledger.before_commit")
+AFTER_COMMIT: Final = points.declare("ledger.after_commit")
+
+APPLICATION_ID: Final = 0x6C656467  # "ledg"
+BUSY_TIMEOUT_MS: Final = 30_000  # others commit in between, each in well under a millisecond
+CHECKPOINT_PAGES: Final = 1_000
+
+# Is it empty, and has it anything of a ledger? One that lost its marks and its tables is not told from a new file.
+_CONTENT: Final = "SELECT count(*) = 0, coalesce(sum(lower(tbl_name) GLOB 'cassette_*'), 0) > 0 FROM sqlite_schema"
+
+
+class LedgerFile:
+    """One connection; calls of several threads take turns."""
+
+    def __init__(self, connection: apsw.Connection, transactions: Transactions) -> None:
+        self._connection = connection
+        self._transactions = transactions
+        self._turn = threading.Lock()
+        self._pid = os.getpid()
+        self._seen: int | None = None  # PRAGMA data_version when the schema was last looked at
+        self._version = 0
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool = True, version: int = law.NEWEST) -> Self:
+        """Open a ledger as it is, or make a new one of the version in a file that is empty or not there."""
+        path = path.absolute()
+        if not create and not path.exists():
+            raise MessageCassetteError(f"there is no ledger at {path}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            sync_guard.install()
+            with one_at_a_time(path.parent):
+                provide(path)
+                connection = connect(path, read_only=False)
+                try:
+                    return cls(connection, _prepare(connection, path, version))
+                except BaseException:
+                    connection.close()
+                    raise
+        except _FAILURES as error:
+            raise translate(error) from error
+
+    def write(self, work: Callable[[apsw.Connection, int], T], mode: Mode = "IMMEDIATE") -> T:
+        """Do work in one transaction, given the connection and the ledger's version; return after its commit.
+
+        Written without helpers that open and close: this is passed twice for every step.
+        """
+        self._check_process()
+        connection = self._connection
+        with self._turn:
+            try:
+                self._transactions.begin(mode)
+                with self._transactions.committing():
+                    outcome = work(connection, self._check_law())
+                    points.reach(BEFORE_COMMIT)
+            except _FAILURES as error:
+                raise translate(error) from error
+        points.reach(AFTER_COMMIT)
+        return outcome
+
+    def read(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Ask questions that are all answered from one moment."""
+        self._check_process()
+        with self._turn:
+            try:
+                self._connection.execute("BEGIN")
+                try:
+                    return work(self._connection)
+                finally:
+                    self._connection.execute("ROLLBACK")
+            except _FAILURES as error:
+                raise translate(error) from error
+
+    def forget_law(self) -> None:
+        """Look at the schema anew with the next write: this one changes it."""
+        self._seen = None
+
+    def close(self) -> None:
+        """May be called twice."""
+        with self._turn:
+            self._connection.close()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise MessageCassetteError("the ledger was opened before a fork: the child opens one of its own")
+
+    def _check_law(self) -> int:
+        seen = self._connection.pragma("data_version")
+        if seen != self._seen:
+            wrong = law.differences(self._connection)
+            if wrong:
+                raise CassetteAltered(f"{'; '.join(wrong)}. `verify` says all that is wrong")
+            self._version = law.read_version(self._connection) or 0
+            self._seen = seen
+        return self._version
+
+
+def _prepare(connection: apsw.Connection, path: Path, version: int) -> Transactions:
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    is_marked = connection.pragma("application_id") == APPLICATION_ID
+    is_empty, is_ledger = (bool(value) for value in connection.execute(_CONTENT).fetchall()[0])
+    if not is_marked and not is_empty and not is_ledger:
+        raise StoreCorrupt(f"{path} holds other things and no ledger")
+    configure(connection)
+    connection.pragma(
+        "wal_autocheckpoint", CHECKPOINT_PAGES
+    )  # whoever commits that far; no process is the only one
+    transactions = Transactions(connection)
+    if is_empty and not is_marked:
+        transactions.begin()
+        with transactions.committing():
+            law.enact(connection, after=0, upto=version)
+            connection.execute("INSERT INTO cassette_meta VALUES ('ledger_id', lower(hex(randomblob(8))))")
+            connection.pragma("application_id", APPLICATION_ID)
+        sync_guard.sync_directory(path.parent)
+    return transactions
+
+
+def translate(error: BaseException) -> MessageCassetteError:
+    """Say what went wrong as the ledger's one exception; a rule of the law speaks in its own words."""
+    match error:
+        case MessageCassetteError():
+            return error
+        case apsw.ConstraintError():
+            return MessageCassetteError(str(error))
+        case apsw.ConnectionClosedError():
+            return MessageCassetteError("the ledger is closed")
+        case apsw.SQLError():  # a table or a column is not there
+            return CassetteAltered(str(error))
+        case OSError():
+            return MessageCassetteError(f"{error.filename}: {error.strerror}")
+        case _:
+            meaning = engine.translate(error)
+            kind = CassetteUnavailable if isinstance(meaning, DependencyError) else MessageCassetteError
+            return kind(str(meaning))
