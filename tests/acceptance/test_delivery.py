@@ -138,6 +138,30 @@ async def test_work_is_leased_to_one_worker_at_a_time_and_acknowledged_with_its_
         assert await bob.inbox() == []
 
 
+@pytest.mark.req("Q3", "Q6")
+async def test_work_that_was_handed_over_is_acted_only_with_the_reply_of_who_did_that(tmp_path: Path) -> None:
+    async with local_mesh(tmp_path, "alice", "bob", "carol") as (_, alice, bob, carol):
+        await alice.post("/v1/queue/create", {"queue": "builds"})
+        await alice.send("queue:builds", "build 1", client_message_id="b1")
+        await alice.until(lambda found: found["state"] == "accepted", "/v1/trace/b1")
+        work = (await bob.post("/v1/queue/work", {"queue": "builds"})).body
+        claim = {"queue": "builds", "id": work["broker_message_id"], "token": work["lease_token"]}
+        refused = await bob.post("/v1/queue/ack", claim | {"handed_over": "yes"})
+        assert (refused.status, refused.body["code"]) == (400, "invalid_request")
+        handed_over = await bob.post("/v1/queue/ack", claim | {"handed_over": True})
+        assert (handed_over.status, handed_over.body["state"]) == (200, "delivered")
+        assert (await carol.post("/v1/queue/work", {"queue": "builds"})).body is None
+        await carol.send("alice", "I did it", reply_to_id=work["broker_message_id"])
+        await alice.receives(1)
+        delivered = await alice.get("/v1/trace/b1")
+        assert (delivered["state"], delivered["is_current"]) == ("delivered", True)
+        assert delivered["steps"][-1]["evidence"] == "bob leased it, and handed it over to a ledger"
+        await bob.send("alice", "it is in the ledger", reply_to_id=work["broker_message_id"])
+        acted = await alice.until(lambda found: found["state"] == "acted", "/v1/trace/b1")
+        assert [step["state"] for step in acted["steps"]] == ["queued", "accepted", "delivered", "acted"]
+        assert acted["steps"][-1]["evidence"].endswith("answered it")
+
+
 @pytest.mark.req("Q7")
 async def test_a_stream_goes_on_after_the_event_that_was_seen_last(tmp_path: Path) -> None:
     async with local_mesh(tmp_path, "alice", "bob") as (_, alice, bob):

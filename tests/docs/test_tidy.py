@@ -123,7 +123,7 @@ def test_no_folder_is_a_placeholder() -> None:
 # --- who imports what: where .importlinter's lists of what is forbidden could never be complete ---------
 
 # Nothing here does IO, asks the time or rolls dice.
-PURE = ("collections", "dataclasses", "enum", "hashlib", "re", "typing", "orjson", "claudemesh.kernel")
+PURE = ("collections", "dataclasses", "enum", "hashlib", "json", "re", "typing", "orjson", "claudemesh.kernel")
 IO_WITHOUT_IMPORT = {"__import__", "breakpoint", "input", "open", "print"}
 EVERYWHERE = {"claudemesh", "msgspec", "orjson"}  # libraries that need no fence: values in, values out
 

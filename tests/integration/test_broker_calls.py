@@ -100,6 +100,37 @@ async def test_work_is_leased_renewed_and_acked_over_the_wire(tmp_path: Path) ->
             assert (await b.call("queue.list"))["queues"][0]["ready"] == 0
 
 
+@pytest.mark.req("Q3", "Q6")
+async def test_work_that_is_handed_over_is_acted_with_the_workers_reply_and_its_sender_is_told_then(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path) as running:
+        boss = await create_mesh(running, name="boss")
+        worker, other = await join(boss, "worker"), await join(boss, "other")
+        async with boss.connected() as b, worker.connected() as w, other.connected() as o:
+            await b.call("queue.create", name="jobs")
+            await b.send(item("j1", Kind.QUEUE, "jobs", "sweep"))
+            work = await w.call("queue.work", name="jobs")
+            hints = [await b.expect(frames.Receipt)]
+            claim = {"name": "jobs", "id": work["broker_message_id"], "token": work["lease_token"]}
+            with pytest.raises(Refused) as refused:
+                await w.call("queue.ack", **claim, handed_over="yes")
+            assert refused.value.code == "invalid_request"
+            for _ in range(2):
+                answer = await w.call("queue.ack", **claim, handed_over=True)
+                assert answer == {"id": work["broker_message_id"], "state": "delivered"}
+            [receipt] = (await b.call("receipts", ids=["j1"]))["items"]
+            assert (receipt["state"], receipt["recipients"][0]["handed_over"]) == ("delivered", True)
+            for wire, id_ in ((o, "r0"), (w, "r1")):
+                await wire.send(dm(id_, boss, reply_to=work["broker_message_id"]))
+            hints.append(await b.expect(frames.Receipt))
+            assert [hint.items[0].state for hint in hints] == ["delivered", "acted"], "nothing moved in between"
+            assert (await w.call("queue.ack", **claim, handed_over=True))["state"] == "acted"
+            [receipt] = (await b.call("receipts", ids=["j1"]))["items"]
+            assert receipt["state"] == "acted"
+            assert "handed_over" not in receipt["recipients"][0]
+
+
 @pytest.mark.req("Q6")
 async def test_receipts_go_from_accepted_to_acted_and_only_by_evidence(tmp_path: Path) -> None:
     async with broker(tmp_path) as running:

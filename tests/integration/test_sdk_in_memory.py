@@ -178,6 +178,21 @@ def test_work_that_failed_goes_to_the_next_and_the_first_can_no_longer_ack_it(pa
     assert bob.queue("jobs").work() is None
 
 
+@pytest.mark.req("Q3", "Q6")
+def test_work_that_was_handed_over_is_acted_with_the_workers_reply(pair: tuple[Mesh, Mesh]) -> None:
+    alice, bob = pair
+    put = alice.queue("jobs").create().put("build 42")
+    put.wait("accepted")
+    work = bob.queue("jobs").work()
+    assert work is not None
+    with work:
+        work.hand_over()
+    assert alice.queue("jobs").work() is None
+    assert alice.trace(put.client_message_id).state == "delivered"
+    work.reply("it is in the ledger")
+    put.wait("acted")
+
+
 # --- a daemon that comes and goes, with a broker that stays --------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Contract 4: what the broker delivers, and to whom."""
 
+from tests.requirements.handed_over import HANDED_OVER
 from tests.requirements.model import Fault, Requirement
 
 _BROKER = "tests/acceptance/test_broker_promises.py"
@@ -191,6 +192,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new="OR queue_id = $1)\n  FOR UPDATE",
                 test=f"{_PAIR_RACES}::test_a_lease_that_ran_out_is_left_to_the_broker_that_is_just_now_working_on_it",
             ),
+            *HANDED_OVER,
         ),
     ),
     Requirement(

@@ -93,6 +93,7 @@ def work_may_be_missing(mesh: Mesh) -> None:
     if work is not None:
         with work:
             assert_type(work.renew(), datetime)
+            work.hand_over()
 
 
 def a_mesh_in_memory_has_as_many_members_as_were_named() -> None:

@@ -79,6 +79,10 @@ class ClaimArgs(Named, frozen=True):
     token: Token
 
 
+class AckArgs(ClaimArgs, frozen=True):
+    handed_over: bool = False
+
+
 class RenewArgs(ClaimArgs, frozen=True):
     lease_ms: LeaseMs = QUEUE_LEASE_MS
 
@@ -185,7 +189,7 @@ class Calls:
             "queue.create": Operation(Named, self._queue_create),
             "queue.list": Operation(Args, self._queue_list),
             "queue.work": Operation(WorkArgs, self._queue_work),
-            "queue.ack": Operation(ClaimArgs, self._queue_ack),
+            "queue.ack": Operation(AckArgs, self._queue_ack),
             "queue.nack": Operation(ClaimArgs, self._queue_nack),
             "queue.renew": Operation(RenewArgs, self._queue_renew),
             "receipts": Operation(ReceiptArgs, self._receipts, is_heavy=True),
@@ -363,11 +367,13 @@ class Calls:
             "returns": work.returns,
         }
 
-    async def _queue_ack(self, identity: Identity, args: ClaimArgs) -> Json:
-        """Say that the work is done. For the holder of the lease."""
-        moved = await self._ports.work.ack(_claim(identity, args), self._clock.wall_ms())
-        self._board.hint(moved.sender_id, [moved.client_message_id])
-        return {"id": args.id, "state": DeliveryState.ACTED}
+    async def _queue_ack(self, identity: Identity, args: AckArgs) -> Json:
+        """Say that the work is done, or that a ledger has it (`handed_over`). For the holder of the lease."""
+        claim, now = _claim(identity, args), self._clock.wall_ms()
+        acked = await self._ports.work.ack(claim, now, handed_over=args.handed_over)
+        if acked.state is DeliveryState.ACTED:  # else the receipt says what it said before
+            self._board.hint(acked.moved.sender_id, [acked.moved.client_message_id])
+        return {"id": args.id, "state": acked.state}
 
     async def _queue_nack(self, identity: Identity, args: ClaimArgs) -> Json:
         """Give the work back. For the holder of the lease."""

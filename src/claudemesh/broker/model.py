@@ -32,9 +32,9 @@ class DeliveryState(StrEnum):
     """How far a message came at one recipient; the later ones include the earlier."""
 
     ACCEPTED = "accepted"
-    DELIVERED = "delivered"  # the recipient's inbox holds it; of a queue's message: it is leased
+    DELIVERED = "delivered"  # the recipient's inbox holds it; of a queue's message: it is leased, or handed over
     READ = "read"
-    ACTED = "acted"  # a reply refers to it; of a queue's message: its worker acked it
+    ACTED = "acted"  # a reply refers to it; of a queue's message: its worker acked it, or replied later
     DEAD_LETTER = "dead_letter"
 
 
@@ -357,6 +357,13 @@ class Claim(msgspec.Struct, frozen=True):
     token: int
 
 
+class Acked(msgspec.Struct, frozen=True):
+    """What an ack came to: nobody will lease the message again. It is acted now, or handed over and delivered."""
+
+    moved: Moved
+    state: DeliveryState
+
+
 # --- receipts --------------------------------------------------------------------------------------
 
 
@@ -372,6 +379,7 @@ class RecipientReceipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     dead_at: int | None = None
     dead_reason: str | None = None
     attempts: int = 0
+    handed_over: bool = False  # of a queue's message: a ledger has it, and its worker has not answered yet
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

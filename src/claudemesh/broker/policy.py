@@ -283,6 +283,12 @@ class HeldLease:
     expires_at_ms: int
     is_settled: bool
     is_acted: bool
+    is_dead: bool
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether a ledger has it. What else settles a lease acts upon the message, or makes it a dead letter."""
+        return self.is_settled and not self.is_acted and not self.is_dead
 
 
 def derive_grant(worker: Sender, last_token: int, ttl_ms: int, now_ms: int) -> Lease:
@@ -294,8 +300,21 @@ def derive_grant(worker: Sender, last_token: int, ttl_ms: int, now_ms: int) -> L
 
 
 def is_acked(held: HeldLease, claim: Claim) -> bool:
-    """Say whether the ack of this claim was said before: then its answer was lost, and is given again."""
-    return held.is_acted and (held.owner_id, held.token) == (claim.sender.member_id, claim.token)
+    """Say whether the ack of this claim was said before: then its answer was lost, and is given again.
+
+    What was acted upon stays so: to hand it over says less, and changes nothing.
+    """
+    return held.is_acted and _is_holders(held, claim)
+
+
+def judge_ack(held: HeldLease, claim: Claim, now_ms: int) -> LeaseLost | None:
+    """Say why the worker may not ack this. What it handed over it may hand over again or ack, whatever the time."""
+    return None if held.is_handed_over and _is_holders(held, claim) else judge_settle(held, claim, now_ms)
+
+
+def derive_acked(held: HeldLease, *, handed_over: bool) -> DeliveryState:
+    """Return how far the message is with an ack that holds."""
+    return DeliveryState.DELIVERED if handed_over and not held.is_acted else DeliveryState.ACTED
 
 
 def judge_settle(held: HeldLease, claim: Claim, now_ms: int) -> LeaseLost | None:
@@ -314,6 +333,10 @@ def _judge_claim(held: HeldLease, request: Fence | Renew, now_ms: int) -> Lease 
     if isinstance(verdict, Granted) and not held.is_settled:
         return verdict.lease
     return LeaseLost(reason=verdict.because if isinstance(verdict, Lost) else "settled")
+
+
+def _is_holders(held: HeldLease, claim: Claim) -> bool:
+    return (held.owner_id, held.token) == (claim.sender.member_id, claim.token)
 
 
 def _owner(claim: Claim) -> str:

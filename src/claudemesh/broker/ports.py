@@ -9,6 +9,7 @@ from typing import Protocol
 
 from claudemesh.broker.model import (
     AcceptOutcome,
+    Acked,
     Batch,
     Beat,
     Bulletin,
@@ -177,8 +178,12 @@ class WorkStore(Protocol):
     async def work(self, sender: Sender, queue: str, lease_ttl_ms: int, now_ms: int) -> Work | None:
         """Lease the oldest message that is ready, after taking back what has expired."""
 
-    async def ack(self, claim: Claim, now_ms: int) -> Moved:
-        """Note that the work is done. Raises LeaseLost if the claim does not hold; said again it holds again."""
+    async def ack(self, claim: Claim, now_ms: int, *, handed_over: bool = False) -> Acked:
+        """Note that the work is done, or handed over to a ledger. Raises LeaseLost if the claim does not hold.
+
+        Either way nobody leases it again, and said again it holds again. What is handed over stays delivered, until
+        the worker replies to it or acks it as done, at any time; what is done stays done.
+        """
 
     async def nack(self, claim: Claim, now_ms: int) -> None:
         """Give it back; after too many times it is a dead letter. Raises LeaseLost."""

@@ -10,12 +10,13 @@ import importlib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import click
 
 from claudemesh.cli.render import Output
 from claudemesh.kernel.errors import (
+    CassetteInvalid,
     DependencyError,
     InvalidRequest,
     MeshError,
@@ -27,6 +28,8 @@ from claudemesh.runtime.home import Home, Surroundings, read_surroundings
 
 if TYPE_CHECKING:  # loading a client is for the commands that ask a daemon
     from claudemesh.daemon.client import Client
+
+Program: TypeAlias = Literal["claudemesh", "cortex"]
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -41,7 +44,7 @@ _CONFLICT_STATUS: Final = 409
 def exit_code(error: MeshError) -> int:
     if _CONFLICT_STATUS in (error.status, error.extras.get("unknown_status")):
         return CONFLICT
-    if isinstance(error, InvalidRequest):
+    if isinstance(error, InvalidRequest | CassetteInvalid):
         return WRONG_USAGE
     # A store that is full or unsure did answer.
     has_answered = isinstance(error, StoreFull | StoreUnavailable)
@@ -52,7 +55,8 @@ def exit_code(error: MeshError) -> int:
 class Session:
     """One run of the command line: what was asked of all commands alike, and what it leads to."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program = "claudemesh") -> None:
+        self.program = program  # by which of its names we were called
         self.as_json = False
         self.mesh: str | None = None
 

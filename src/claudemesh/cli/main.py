@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import click
 
-from claudemesh.cli.command import FAILED, INTERRUPTED, WRONG_USAGE, Group, Session, exit_code
+from claudemesh.cli.command import FAILED, INTERRUPTED, WRONG_USAGE, Group, Program, Session, exit_code
 from claudemesh.cli.render import escape, render_json
 from claudemesh.kernel.errors import ConfigError, InvalidRequest, MeshError
 from claudemesh.wire import problem
@@ -29,6 +29,7 @@ COMMANDS = {
     "queue": "queue:queue",
     "peer": "peer:peer",
     "trace": "messages:trace",
+    "ledger": "ledger:ledger",
     "pipeline": "pipeline:pipeline",
     "config": "config:config",
     "completions": "completions:completions",
@@ -51,13 +52,18 @@ def root() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return run(root, "claudemesh", arguments)
+
+
+def run(group: click.Group, program: Program, arguments: Sequence[str] | None) -> int:
+    """Run one command of a program, and return how it ended."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter gets its number, not a traceback
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    session = Session()
+    session = Session(program)
     try:
-        result = root.main(words, prog_name="claudemesh", standalone_mode=False, obj=session)
+        result = group.main(words, prog_name=program, standalone_mode=False, obj=session)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or closing it would fail once more
@@ -82,7 +88,7 @@ def _fail(session: Session, error: MeshError, code: int) -> int:
         session.out.write([render_json(problem.render(error))])
     detail = f": {error.detail}" if error.detail else ""
     named = "".join(f" {name}={value}" for name, value in error.extras.items() if name in _WORTH_SAYING)
-    sys.stderr.write(f"claudemesh: {escape(error.title + detail)} [{escape(error.code + named)}]\n")
+    sys.stderr.write(f"{session.program}: {escape(error.title + detail)} [{escape(error.code + named)}]\n")
     return code
 
 

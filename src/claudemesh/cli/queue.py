@@ -1,10 +1,11 @@
 """`queue`: work that one worker at a time takes, under a lease with a token that fences off whoever lost it."""
 
-from typing import Any
+from pathlib import Path
+from typing import IO, Any, Final
 
 import click
 
-from claudemesh.cli.command import Group, Session
+from claudemesh.cli.command import DONE, Group, Session, parse_duration
 from claudemesh.cli.render import escape, when
 from claudemesh.wire.names import parse_topic
 
@@ -17,6 +18,14 @@ NAME = click.argument("name", type=parse_name)
 ID = click.option("--id", "broker_message_id", required=True, metavar="BROKER_ID", help="As `work` printed it.")
 TOKEN = click.option(
     "--token", type=int, required=True, metavar="N", help="The lease's token, as `work` printed it."
+)
+
+LEDGER: Final = click.option(
+    "--ledger",
+    "place",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PATH",
+    help="Work through a ledger.",
 )
 
 
@@ -37,12 +46,29 @@ def create(session: Session, name: str) -> None:
 
 @queue.command()
 @NAME
+@LEDGER
+@click.option("--ttl", type=parse_duration, default="300s", show_default=True, help="How long a ledger's lease is.")
+@click.option("--hold", is_flag=True, help="With a ledger: leave the step leased, for `ack --ledger` to complete.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARG]...]")
 @click.pass_obj
-def work(session: Session, name: str) -> None:
-    """Take one message under a lease and print it; with --json `null` if there is none."""
+def work(  # noqa: PLR0913 - its options
+    session: Session, name: str, place: Path | None, ttl: float, *, hold: bool, command: tuple[str, ...]
+) -> int:
+    """Take one message under a lease and print it; with --json `null` if there is none.
+
+    With --ledger it is posted into a ledger once, claimed there, printed, completed, and its receipt is sent to
+    whoever sent it. A COMMAND is run with the message on its standard input, and its exit status is the outcome.
+    """
+    if place is None and (command or hold):
+        raise click.UsageError("a COMMAND and --hold need --ledger")
     with session.client() as client:
-        leased = client.queue_work(name)
-    session.out.document(leased, _lines(leased))
+        if place is None:
+            leased = client.queue_work(name)
+            session.out.document(leased, _lines(leased))
+            return DONE
+        from claudemesh.cli.ledgered import work_ledgered  # noqa: PLC0415 - only with a ledger
+
+        return work_ledgered(session, client, name, place, ttl_s=ttl, hold=hold, command=command)
 
 
 def _lines(leased: dict[str, Any] | None) -> list[str]:
@@ -60,12 +86,33 @@ def _lines(leased: dict[str, Any] | None) -> list[str]:
 @NAME
 @ID
 @TOKEN
+@click.option("--handed-over", is_flag=True, help="A ledger has it: it is done once you reply, or ack it again.")
+@LEDGER
+@click.option("--outcome", default="SUCCESS", show_default=True, metavar="OUT", help="With a ledger: how it ended.")
+@click.option(
+    "--receipt", type=click.File("rb"), metavar="FILE", help="With a ledger: the receipt, JSON; - is stdin."
+)
 @click.pass_obj
-def ack(session: Session, name: str, broker_message_id: str, token: int) -> None:
-    """Say that it is done."""
+def ack(  # noqa: PLR0913 - its options
+    session: Session,
+    name: str,
+    broker_message_id: str,
+    token: int,
+    *,
+    handed_over: bool,
+    place: Path | None,
+    outcome: str,
+    receipt: IO[bytes] | None,
+) -> None:
+    """Say that it is done; with --ledger, complete what `work --ledger --hold` took, and answer its sender."""
     with session.client() as client:
-        answer = client.queue_ack(name, broker_message_id, token)
-    session.out.document(answer, [f"done: {escape(broker_message_id)}"])
+        if place is not None:
+            from claudemesh.cli.ledgered import ack_ledgered  # noqa: PLC0415 - only with a ledger
+
+            ack_ledgered(session, client, name, place, (broker_message_id, token), outcome, receipt)
+            return
+        answer = client.queue_ack(name, broker_message_id, token, handed_over=handed_over)
+    session.out.document(answer, [f"{'handed over' if handed_over else 'done'}: {escape(broker_message_id)}"])
 
 
 @queue.command()

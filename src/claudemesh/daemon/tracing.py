@@ -77,20 +77,31 @@ class Tracing:
 
 def _recipients_steps(told: dict[str, Any] | None) -> list[Step]:
     """Return what each recipient's own row says, in the order it happened."""
+    if told is None:
+        return []
     dated: list[tuple[int, Step]] = []
-    for recipient in [] if told is None else told["recipients"]:
-        who = recipient.get("name") or "a worker"
-        evidence = {
-            "delivered": f"{who}'s inbox acknowledged it",
-            "read": f"{who} marked it as read",
-            "acted": f"{who} answered it",
-            "dead": f"given up: {recipient.get('dead_reason') or 'no reason was kept'}",
-        }
-        for state, words in evidence.items():
+    for recipient in told["recipients"]:
+        for state, words in _evidence(recipient, is_work=told.get("kind") == "queue").items():
             at = recipient.get(f"{state}_at")
             if at is not None:
                 dated.append((at, Step(state, render_instant(at), words, recipient.get("name"))))
     return [step for _, step in sorted(dated, key=itemgetter(0))]
+
+
+def _evidence(recipient: dict[str, Any], *, is_work: bool) -> dict[str, str]:
+    """Say what each state of a recipient rests on. A queue's message is in no inbox: it was leased."""
+    who = recipient.get("name") or "a worker"
+    delivered, acted = f"{who}'s inbox acknowledged it", f"{who} answered it"
+    if is_work:
+        further = ", and handed it over to a ledger" if recipient.get("handed_over") else ""
+        delivered = f"{who} leased it{further}"
+        acted = f"{who} acked it as done, or answered it"
+    return {
+        "delivered": delivered,
+        "read": f"{who} marked it as read",
+        "acted": acted,
+        "dead": f"given up: {recipient.get('dead_reason') or 'no reason was kept'}",
+    }
 
 
 def _own_steps(row: OutboxRow, told: dict[str, Any] | None) -> list[Step]:

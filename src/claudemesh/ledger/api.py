@@ -143,11 +143,15 @@ class MessageCassette:
         rows = self._file.read(lambda connection: entries.list_steps(connection, run_id, status, after, limit))
         return [row | {"is_expired": bool(row["is_expired"])} for row in rows]
 
-    def list_receipts(self, run_id: str, *, after: int = 0, limit: int = PAGE_DEFAULT) -> list[Row]:
-        """Return a run's receipts in their order, each with the message it is for."""
-        rows = self._file.read(lambda connection: entries.list_receipts(connection, run_id, after, limit))
-        parsed = {"payload": "payload_json", "receipt": "receipt_json"}
-        return [row | {name: json.loads(row.pop(column)) for name, column in parsed.items()} for row in rows]
+    def find_step(self, run_id: str, idempotency_key: str) -> Row:
+        """Return the first step of the message posted under a key."""
+        row = self._file.read(lambda connection: entries.find_step(connection, run_id, idempotency_key))
+        return row | {"payload": json.loads(row.pop("payload_json"))}
+
+    def find_receipts(self, run_id: str, idempotency_key: str) -> list[Row]:
+        """Return the receipts that the message posted under a key has so far."""
+        rows = self._file.read(lambda connection: entries.find_receipts(connection, run_id, idempotency_key))
+        return [row | {"receipt": json.loads(row.pop("receipt_json"))} for row in rows]
 
     def find_issues(self, run_id: str | None = None, head: Head | None = None) -> list[str]:
         """Return everything that is wrong, in words; with a head from earlier also whether it still fits."""

@@ -91,6 +91,27 @@ def start_detached(argv: Sequence[str], output: Path) -> "Popen[bytes]":
         os.close(descriptor)
 
 
+def run_fed(argv: Sequence[str], text: str, every_s: float, beat: Callable[[], None]) -> tuple[int, str]:
+    """Run a program to its end with a text as its input; return its status and what it printed.
+
+    `beat` is called now and then meanwhile. Should it raise, the program is killed.
+    """
+    import subprocess  # noqa: PLC0415 - as above
+
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603 - no shell
+        try:
+            while True:
+                try:
+                    printed, _ = process.communicate(text.encode(), timeout=every_s)
+                except subprocess.TimeoutExpired:
+                    beat()
+                else:
+                    return process.returncode, printed.decode(errors="replace")
+        except BaseException:
+            process.kill()
+            raise
+
+
 # --- a supervisor ----------------------------------------------------------------------------------
 
 

@@ -157,9 +157,10 @@ def work(queue: str) -> Ask:
     return Ask(method="POST", path="/v1/queue/work", body={"queue": queue})
 
 
-def ack(queue: str, broker_message_id: str, token: int) -> Ask:
-    """Say that work is done. Said again it holds again, so it is said until somebody answers."""
-    body = {"queue": queue, "id": broker_message_id, "token": token}
+def ack(queue: str, broker_message_id: str, token: int, *, handed_over: bool = False) -> Ask:
+    """Say that work is done, or handed over. Said again it holds again, so it is said until somebody answers."""
+    body: Json = {"queue": queue, "id": broker_message_id, "token": token}
+    body |= {"handed_over": True} if handed_over else {}
     return Ask(method="POST", path="/v1/queue/ack", body=body, again=Again.IF_IT_MAY_PASS)
 
 

@@ -322,6 +322,14 @@ class AsyncWork(LeasedWork):
         await self._caller.ask(asks.ack(*self.claim))
         self.is_settled = True
 
+    async def hand_over(self) -> None:
+        """Say that a ledger has it for good: nobody else gets it. It is acted with our reply to it, or with an ack.
+
+        Only a reply that is sent after this counts. LeaseLost if it is somebody else's by now.
+        """
+        await self._caller.ask(asks.ack(*self.claim, handed_over=True))
+        self.is_settled = True
+
     async def nack(self) -> None:
         """Give it back, for the next worker."""
         await self._caller.ask(asks.nack(*self.claim))

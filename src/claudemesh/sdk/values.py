@@ -146,7 +146,7 @@ class StreamedEvent:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LeasedWork:
-    """A message of a queue that is ours until its lease ends. `is_settled` once it was acked or given back."""
+    """A message of a queue, ours until its lease ends. `is_settled` once acked, handed over or given back."""
 
     queue: str
     from_: str

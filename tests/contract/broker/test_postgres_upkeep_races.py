@@ -9,6 +9,7 @@ import pytest
 
 from claudemesh.broker.model import (
     Claim,
+    DeliveryState,
     Displaced,
     Identity,
     Meeting,
@@ -16,7 +17,7 @@ from claudemesh.broker.model import (
     Role,
     SweepPage,
 )
-from claudemesh.kernel.errors import InviteRefused, Revoked, StoreUnavailable
+from claudemesh.kernel.errors import InviteRefused, LeaseLost, Revoked, StoreUnavailable
 from tests.contract.broker.backends import (
     BOUND_S,
     NOW,
@@ -208,6 +209,61 @@ async def test_a_sweep_and_an_ack_of_the_same_work_never_wait_each_for_each(pair
         await pair.until_waiting(2)
     await acking
     assert (await sweeping).dead_letters == 0, "it was done in time"
+
+
+@pytest.mark.req("B7", "Q3")
+@pytest.mark.parametrize("handed_over", [True, False])
+async def test_work_that_is_just_now_given_up_as_too_old_is_neither_done_nor_handed_over(
+    pair: Pair, *, handed_over: bool
+) -> None:
+    town, claim = await with_leased_work(pair)
+    await pair.watcher.execute(GATE_OF_DELIVERIES)
+    async with pair.gate():
+        sweeping = begin(pair.two.upkeep.sweep_messages(old_messages(town)))
+        await pair.until_waiting(1)
+        acking = begin(pair.one.work.ack(claim, NOW, handed_over=handed_over))
+        await pair.until_waiting(2, acking)
+    assert (await sweeping).dead_letters == 1
+    with pytest.raises(LeaseLost):
+        await acking
+
+
+@pytest.mark.req("B7", "Q3")
+async def test_work_that_is_just_now_handed_over_is_no_dead_letter(pair: Pair) -> None:
+    town, _ = await with_leased_work(pair)
+    handing_over = pair.watcher.transaction()
+    await handing_over.start()
+    await pair.watcher.execute("UPDATE mesh.queue_lease SET is_settled = true")
+    sweeping = begin(pair.two.upkeep.sweep_messages(old_messages(town)))
+    await pair.until_waiting(1, sweeping)
+    await handing_over.commit()
+    swept = await sweeping
+    assert (swept.messages, swept.dead_letters) == (1, 0)
+
+
+@pytest.mark.req("Q3", "Q6")
+async def test_what_is_acked_while_a_reply_makes_it_acted_was_acted_when_the_reply_came(pair: Pair) -> None:
+    town, claim = await with_leased_work(pair)
+    await pair.one.work.ack(claim, NOW, handed_over=True)
+    replying = pair.watcher.transaction()
+    await replying.start()
+    await pair.watcher.execute("UPDATE mesh.delivery_queue SET acted_at = $1", NOW + 1)
+    acking = begin(pair.one.work.ack(claim, NOW + 2))
+    await pair.until_waiting(1, acking)
+    await replying.commit()
+    assert (await acking).state is DeliveryState.ACTED
+    [receipt] = await pair.two.receipts.receipts(town["alice"], ["1"], [])
+    assert (receipt.state, receipt.at) == (DeliveryState.ACTED, NOW + 1)
+
+
+@pytest.mark.req("Q3")
+async def test_an_ack_that_is_said_at_two_brokers_at_once_holds_at_both(pair: Pair) -> None:
+    _, claim = await with_leased_work(pair)
+    await pair.watcher.execute(GATE_OF_DELIVERIES)
+    async with pair.gate():
+        acks = [begin(stores.work.ack(claim, NOW)) for stores in (pair.one, pair.two)]
+        await pair.until_waiting(2)
+    assert [acked.state for acked in await asyncio.gather(*acks)] == [DeliveryState.ACTED] * 2
 
 
 @pytest.mark.req("B7")

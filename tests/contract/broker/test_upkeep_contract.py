@@ -91,6 +91,46 @@ async def test_work_that_retention_gave_up_while_it_was_leased_is_not_acked_any_
     assert receipt.state is DeliveryState.DEAD_LETTER
 
 
+@pytest.mark.req("B7", "Q3")
+async def test_what_was_handed_over_goes_when_it_is_old_and_is_no_dead_letter(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.work.create_queue(town["alice"], "jobs", NOW)
+    await stores.accepts.accept(batch(town["alice"], job("1", "jobs"), job("2", "jobs"), expires_at=None))
+    for handed_over in (True, False):
+        work = await stores.work.work(town["bob"], "jobs", 1000 * DAY, NOW)
+        assert work is not None
+        claim = Claim(town["bob"], "jobs", work.broker_message_id, work.lease_token)
+        await stores.work.ack(claim, NOW, handed_over=handed_over)
+    house.clock.advance(366 * DAY)
+    swept = await upkeep(house).sweep()
+    assert (swept.messages, swept.dead_letters) == (2, 0)
+    [receipt] = await stores.receipts.receipts(town["alice"], ["1"], [])
+    assert receipt.history_available is False
+    assert await stores.upkeep.check() == []
+
+
+@pytest.mark.req("B7", "Q3", "Q6")
+async def test_work_that_retention_gave_up_is_neither_handed_over_nor_answered_by_who_held_it(house: House) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    await stores.work.create_queue(town["alice"], "jobs", NOW)
+    await stores.accepts.accept(batch(town["alice"], job("1", "jobs")))
+    work = await stores.work.work(town["bob"], "jobs", 1000 * DAY, NOW)
+    assert work is not None
+    house.clock.advance(366 * DAY)
+    assert (await upkeep(house).sweep()).dead_letters == 1
+    claim = Claim(town["bob"], "jobs", work.broker_message_id, work.lease_token)
+    with pytest.raises(LeaseLost):
+        await stores.work.ack(claim, NOW, handed_over=True)
+    [reply] = await stores.accepts.accept(batch(town["bob"], dm("r", "alice", reply_to=work.broker_message_id)))
+    assert isinstance(reply, Accepted)
+    assert reply.answered is None
+    [receipt] = await stores.receipts.receipts(town["alice"], ["1"], [])
+    assert (receipt.state, receipt.recipients[0].acted_at) == (DeliveryState.DEAD_LETTER, None)
+    assert receipt.recipients[0].handed_over is False
+
+
 @pytest.mark.req("B7")
 async def test_ids_are_never_forgotten_in_permanent_mode_nor_before_their_message(house: House) -> None:
     stores = house.stores

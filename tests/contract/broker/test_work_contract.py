@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from claudemesh.broker.model import Claim, DeliveryState, Sender, Work
+from claudemesh.broker.model import Accepted, Acked, Claim, DeliveryState, Moved, Sender, Work
 from claudemesh.broker.policy import QUEUE_RETURNS_MAX
 from claudemesh.broker.ports import Stores
 from claudemesh.kernel.errors import DestinationNotFound, LeaseLost, NotFound
-from tests.contract.broker.backends import BOUND_S, NOW, House, Town, batch, job, settle
+from tests.contract.broker.backends import BOUND_S, NOW, House, Town, batch, dm, job, settle
 
 TTL = 300_000
 MARGIN = 60_000  # the clock of a server goes on by itself
@@ -154,6 +154,124 @@ async def test_a_queue_or_a_message_that_is_not_there_is_told(house: House) -> N
     other = await settle(house.stores, "eve", slug="other")
     with pytest.raises(NotFound):  # of another mesh: as if it were not there
         await house.stores.work.ack(Claim(other["eve"], "jobs", work.broker_message_id, work.lease_token), NOW)
+
+
+# --- what a ledger has ------------------------------------------------------------------------------
+
+
+async def hand_over(house: House, worker: Sender, work: Work) -> Acked:
+    return await house.stores.work.ack(claim(worker, work), NOW + 5, handed_over=True)
+
+
+async def reply(house: House, town: Town, who: str, work: Work, id_: str = "r") -> Moved | None:
+    """Answer a piece of work; return what that moved."""
+    answer = dm(id_, "boss", reply_to=work.broker_message_id)
+    [outcome] = await house.stores.accepts.accept(batch(town[who], answer, now_ms=NOW + 7))
+    assert isinstance(outcome, Accepted)
+    return outcome.answered
+
+
+@pytest.mark.req("Q3", "Q6")
+async def test_what_is_handed_over_is_leased_no_more_and_stays_delivered(house: House) -> None:
+    town = await queue_with(house, "1")
+    stores = house.stores
+    work = await take(house, town["ann"])
+    acked = Acked(Moved(town["boss"].member_id, "1"), DeliveryState.DELIVERED)
+    assert await hand_over(house, town["ann"], work) == acked
+    assert await hand_over(house, town["ann"], work) == acked, "said again it holds again"
+    await house.pass_time(TTL)
+    assert await stores.work.expire(NOW + 9) == 0
+    assert await stores.work.work(town["ben"], "jobs", TTL, NOW) is None
+    assert await hand_over(house, town["ann"], work) == acked, "also after the lease would have ended"
+    [queue] = await stores.work.queues(town["boss"])
+    assert (queue.ready, queue.leased) == (0, 0)
+    for settle_it in (stores.work.nack, stores.work.renew):
+        with pytest.raises(LeaseLost):
+            await settle_it(claim(town["ann"], work), TTL)
+    [receipt] = await stores.receipts.receipts(town["boss"], ["1"], [])
+    assert (receipt.state, receipt.at) == (DeliveryState.DELIVERED, NOW)
+    assert (receipt.recipients[0].name, receipt.recipients[0].handed_over) == ("ann", True)
+    assert await stores.upkeep.check() == []
+
+
+@pytest.mark.req("Q3", "Q6")
+async def test_the_reply_of_who_handed_it_over_makes_it_acted_and_nobody_elses_does(house: House) -> None:
+    town = await queue_with(house, "1")
+    work = await take(house, town["ann"])
+    await hand_over(house, town["ann"], work)
+    await house.reopen()
+    assert await reply(house, town, "ben", work) is None
+    assert await reply(house, town, "boss", work) is None, "not even its sender's"
+    assert await state(house.stores, town, "1") is DeliveryState.DELIVERED
+    assert await reply(house, town, "ann", work) == Moved(town["boss"].member_id, "1")
+    [receipt] = await house.stores.receipts.receipts(town["boss"], ["1"], [])
+    assert (receipt.state, receipt.at) == (DeliveryState.ACTED, NOW + 7)
+    assert (receipt.recipients[0].name, receipt.recipients[0].handed_over) == ("ann", False)
+    assert await reply(house, town, "ann", work, "again") is None, "it was acted upon before"
+
+
+@pytest.mark.req("Q3", "Q6")
+async def test_a_reply_to_work_that_is_only_leased_changes_nothing(house: House) -> None:
+    town = await queue_with(house, "1")
+    first = await take(house, town["ann"])
+    assert await reply(house, town, "ann", first) is None
+    assert await state(house.stores, town, "1") is DeliveryState.DELIVERED
+    await house.pass_time(TTL)
+    second = await take(house, town["ben"])
+    await hand_over(house, town["ben"], second)
+    assert await reply(house, town, "ann", first, "late") is None, "it is another's by now"
+    assert await state(house.stores, town, "1") is DeliveryState.DELIVERED
+    assert await reply(house, town, "ben", second) is not None
+
+
+@pytest.mark.req("Q3")
+async def test_only_the_holder_of_a_lease_hands_over_and_only_while_it_lasts(house: House) -> None:
+    town = await queue_with(house, "1")
+    work = await take(house, town["ann"])
+    for wrong in (claim(town["ben"], work), claim(town["ann"], work, work.lease_token + 1)):
+        with pytest.raises(LeaseLost):
+            await house.stores.work.ack(wrong, NOW, handed_over=True)
+    await house.pass_time(TTL)
+    with pytest.raises(LeaseLost) as lost:
+        await hand_over(house, town["ann"], work)
+    assert lost.value.extras["reason"] == "expired"
+    assert (await take(house, town["ben"])).returns == 1
+
+
+@pytest.mark.req("Q3", "Q6")
+@pytest.mark.parametrize("by", ["ack", "reply"])
+async def test_what_was_handed_over_is_acted_once_and_handing_it_over_again_changes_nothing(
+    house: House, by: str
+) -> None:
+    town = await queue_with(house, "1")
+    work = await take(house, town["ann"])
+    await hand_over(house, town["ann"], work)
+    await house.pass_time(TTL)  # the lease does not matter any more
+    for wrong in (claim(town["ben"], work), claim(town["ann"], work, work.lease_token + 1)):
+        for handed_over in (True, False):
+            with pytest.raises(LeaseLost):
+                await house.stores.work.ack(wrong, NOW, handed_over=handed_over)
+    done = Acked(Moved(town["boss"].member_id, "1"), DeliveryState.ACTED)
+    if by == "ack":
+        assert await house.stores.work.ack(claim(town["ann"], work), NOW + 7) == done
+    else:
+        assert await reply(house, town, "ann", work) is not None
+    assert await hand_over(house, town["ann"], work) == done
+    assert await house.stores.work.ack(claim(town["ann"], work), NOW + 9) == done
+    assert await reply(house, town, "ann", work, "again") is None
+    [receipt] = await house.stores.receipts.receipts(town["boss"], ["1"], [])
+    assert (receipt.state, receipt.at) == (DeliveryState.ACTED, NOW + 7)
+
+
+@pytest.mark.req("Q3")
+async def test_work_that_is_done_is_not_handed_over(house: House) -> None:
+    town = await queue_with(house, "1")
+    work = await take(house, town["ann"])
+    await house.stores.work.ack(claim(town["ann"], work), NOW + 3)
+    assert (await hand_over(house, town["ann"], work)).state is DeliveryState.ACTED
+    assert await reply(house, town, "ann", work) is None
+    [receipt] = await house.stores.receipts.receipts(town["boss"], ["1"], [])
+    assert (receipt.state, receipt.at) == (DeliveryState.ACTED, NOW + 3)
 
 
 @pytest.mark.req("Q8")

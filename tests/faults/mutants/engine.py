@@ -184,7 +184,7 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="The lock is taken only when the first write comes.",
         file="storage/sqlite/transactions.py",
-        old='"BEGIN IMMEDIATE"',
+        old='f"BEGIN {mode}"',
         new='"BEGIN"',
         test=f"{_ENGINE}/test_sqlite_engine.py::test_the_file_is_locked_before_an_operation_looks",
     ),

@@ -6,10 +6,12 @@ from claudemesh.broker.model import Claim, ConnectionPolicy, DeliveryState, Memb
 from claudemesh.broker.policy import (
     HeldLease,
     Meeting,
+    derive_acked,
     derive_grant,
     derive_message_state,
     is_acked,
     is_attempt,
+    judge_ack,
     judge_manager,
     judge_meeting,
     judge_member_change,
@@ -114,8 +116,10 @@ def test_the_same_mention_twice_is_one() -> None:
 ANN, BEN, UNTIL = 1, 2, 1_000
 
 
-def held(owner_id: int | None = ANN, *, is_settled: bool = False, is_acted: bool = False) -> HeldLease:
-    return HeldLease(owner_id, 7, UNTIL, is_settled, is_acted)
+def held(
+    owner_id: int | None = ANN, *, is_settled: bool = False, is_acted: bool = False, is_dead: bool = False
+) -> HeldLease:
+    return HeldLease(owner_id, 7, UNTIL, is_settled, is_acted, is_dead)
 
 
 def claim(worker: int = ANN, token: int = 7) -> Claim:
@@ -154,7 +158,43 @@ def test_an_ack_was_said_before_only_by_the_worker_and_under_the_token_that_did_
     assert is_acked(done, claim())
     assert not is_acked(done, claim(BEN))
     assert not is_acked(done, claim(token=6))
-    assert not is_acked(held(is_settled=True), claim()), "it was given up, not done"
+    assert not is_acked(held(is_settled=True), claim()), "it was handed over, not done"
+    assert not is_acked(held(is_settled=True, is_dead=True), claim()), "it was given up, not done"
+
+
+@pytest.mark.req("Q3", "Q6")
+@pytest.mark.parametrize(
+    ("stands", "says", "reason"),
+    [
+        (held(), claim(), None),
+        (held(is_settled=True), claim(), None),
+        (held(is_settled=True), claim(BEN), "not_owner"),
+        (held(is_settled=True), claim(token=6), "stale_token"),
+        (held(is_settled=True, is_acted=True), claim(), "settled"),
+        (held(is_settled=True, is_dead=True), claim(), "settled"),
+        (held(None, is_settled=True, is_dead=True), claim(), "not_owner"),
+    ],
+)
+def test_what_was_handed_over_is_acked_by_who_did_that_and_by_nobody_else(
+    stands: HeldLease, says: Claim, reason: str | None
+) -> None:
+    refusal = judge_ack(stands, says, UNTIL - 1)
+    assert (refusal and refusal.extras["reason"]) == reason
+
+
+@pytest.mark.req("Q3")
+def test_no_lease_ends_for_what_was_handed_over() -> None:
+    assert judge_ack(held(is_settled=True), claim(), UNTIL) is None
+    assert judge_ack(held(), claim(), UNTIL) is not None
+    assert judge_settle(held(is_settled=True), claim(), 0) is not None, "nobody gives it back"
+
+
+@pytest.mark.req("Q3", "Q6")
+def test_handing_over_is_acting_only_upon_what_was_acted_before() -> None:
+    assert derive_acked(held(), handed_over=False) is DeliveryState.ACTED
+    assert derive_acked(held(), handed_over=True) is DeliveryState.DELIVERED
+    assert derive_acked(held(is_settled=True), handed_over=False) is DeliveryState.ACTED
+    assert derive_acked(held(is_settled=True, is_acted=True), handed_over=True) is DeliveryState.ACTED
 
 
 @pytest.mark.req("Q3")

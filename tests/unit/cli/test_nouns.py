@@ -36,6 +36,11 @@ ROW = {
         (("topic", "leave", "ops"), "/v1/topic/unsubscribe", {"topic": "ops"}),
         (("queue", "create", "queue:jobs"), "/v1/queue/create", {"queue": "jobs"}),
         (("queue", "ack", "jobs", *LEASE), "/v1/queue/ack", {"queue": "jobs", "id": "b1", "token": 7}),
+        (
+            ("queue", "ack", "jobs", *LEASE, "--handed-over"),
+            "/v1/queue/ack",
+            {"queue": "jobs", "id": "b1", "token": 7, "handed_over": True},
+        ),
         (("queue", "nack", "jobs", *LEASE), "/v1/queue/nack", {"queue": "jobs", "id": "b1", "token": 7}),
         (("queue", "renew", "jobs", *LEASE), "/v1/queue/renew", {"queue": "jobs", "id": "b1", "token": 7}),
         (("member", "revoke", "bob"), "/v1/member/revoke", {"member": "bob"}),

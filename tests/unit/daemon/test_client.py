@@ -378,6 +378,8 @@ def test_each_method_asks_for_what_it_says(daemon: ScriptedDaemon, client: Clien
     assert [(asked.method, asked.path, asked.query) for asked in daemon.asked] == list(calls)
     by_path = {asked.path: asked.json for asked in daemon.asked if asked.method == "POST"}
     assert by_path["/v1/queue/ack"] == {"queue": "jobs", "id": "m1", "token": 7}
+    client.queue_ack("jobs", "m1", 7, handed_over=True)
+    assert daemon.asked[-1].json == {"queue": "jobs", "id": "m1", "token": 7, "handed_over": True}
     assert by_path["/v1/outbox/requeue"]["patch"] == {"to": "eve"}
     assert by_path["/v1/outbox/requeue"]["force"] is True
     assert by_path["/v1/outbox/prune"] == {"confirm": True}

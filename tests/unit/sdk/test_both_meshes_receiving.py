@@ -220,6 +220,17 @@ def test_work_that_was_settled_by_hand_is_left_alone(daemon: ScriptedDaemon, mes
 
 
 @pytest.mark.req("Q3")
+def test_work_that_is_handed_over_is_not_acked_as_done(daemon: ScriptedDaemon, mesh: Mesh) -> None:
+    daemon.on("POST", "/v1/queue/work", respond(200, LEASED))
+    daemon.on("POST", "/v1/queue/ack", None, respond(200, {}))
+    with mesh.queue("jobs").work() as work:
+        work.hand_over()
+        assert work.is_settled
+    said = {"queue": "jobs", "id": "b1", "token": 3, "handed_over": True}
+    assert [asked.json for asked in daemon.asked[1:]] == [said, said], "until it is heard, and nothing after it"
+
+
+@pytest.mark.req("Q3")
 def test_a_lease_that_was_lost_is_told_to_the_worker(daemon: ScriptedDaemon, mesh: Mesh) -> None:
     daemon.on("POST", "/v1/queue/work", respond(200, LEASED))
     daemon.on("POST", "/v1/queue/ack", refuse(409, "lease_lost"))

@@ -58,3 +58,4 @@ class SettleWork:
     claim: Claim
     now_ms: int = 0
     lease_ttl_ms: int = 0
+    handed_over: bool = False

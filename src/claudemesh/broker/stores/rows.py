@@ -107,7 +107,7 @@ def to_work(row: Row, lease_token: int, lease_ttl_ms: int) -> Work:
 
 
 def _to_recipient(row: Row) -> RecipientReceipt:
-    name, pubkey, state, delivered_at, read_at, acted_at, dead_at, dead_reason, attempts = row
+    name, pubkey, state, delivered_at, read_at, acted_at, dead_at, dead_reason, attempts, handed_over = row
     return RecipientReceipt(
         name=name,
         pubkey=pubkey,
@@ -118,4 +118,5 @@ def _to_recipient(row: Row) -> RecipientReceipt:
         dead_at=dead_at,
         dead_reason=dead_reason,
         attempts=attempts,
+        handed_over=bool(handed_over),
     )

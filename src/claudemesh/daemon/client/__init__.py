@@ -234,8 +234,10 @@ class Client:
         answer: Json | None = self.request("POST", "/v1/queue/work", {"queue": queue})[1]
         return answer
 
-    def queue_ack(self, queue: str, broker_message_id: str, token: int) -> Json:
-        return self._settle("ack", queue, broker_message_id, token)
+    def queue_ack(self, queue: str, broker_message_id: str, token: int, *, handed_over: bool = False) -> Json:
+        """Say that work is done; or that a ledger has it, and then a reply to it says that it is done."""
+        more = {"handed_over": True} if handed_over else {}
+        return self._settle("ack", queue, broker_message_id, token, **more)
 
     def queue_nack(self, queue: str, broker_message_id: str, token: int) -> Json:
         return self._settle("nack", queue, broker_message_id, token)
@@ -243,8 +245,8 @@ class Client:
     def queue_renew(self, queue: str, broker_message_id: str, token: int) -> Json:
         return self._settle("renew", queue, broker_message_id, token)
 
-    def _settle(self, verb: str, queue: str, broker_message_id: str, token: int) -> Json:
-        return self._post(f"/v1/queue/{verb}", {"queue": queue, "id": broker_message_id, "token": token})
+    def _settle(self, verb: str, queue: str, broker_message_id: str, token: int, **more: bool) -> Json:
+        return self._post(f"/v1/queue/{verb}", {"queue": queue, "id": broker_message_id, "token": token, **more})
 
     # --- the mesh ---
 

@@ -37,6 +37,12 @@ class LeaseBody(msgspec.Struct, frozen=True):
     token: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
+class AckBody(LeaseBody, frozen=True, omit_defaults=True):
+    """`handed_over`: a ledger has it. It is acted once this member replies to it, or acks it without this."""
+
+    handed_over: bool = False
+
+
 class MemberBody(msgspec.Struct, frozen=True):
     """A member, by its name or its public key."""
 
@@ -149,7 +155,7 @@ def control_routes(parts: Parts) -> list[Route]:
         _post(
             "/v1/queue/work", passed_on("queue.work"), QueueBody, "Lease the next message, or null.", Work | None
         ),
-        _post("/v1/queue/ack", passed_on("queue.ack"), LeaseBody, "The work is done."),
+        _post("/v1/queue/ack", passed_on("queue.ack"), AckBody, "The work is done, or a ledger has it."),
         _post("/v1/queue/nack", passed_on("queue.nack"), LeaseBody, "Give the work back."),
         _post("/v1/queue/renew", passed_on("queue.renew"), LeaseBody, "Hold the lease longer.", Lease),
         _post("/v1/member/revoke", passed_on("member.revoke"), MemberBody, "End a membership, also one's own."),

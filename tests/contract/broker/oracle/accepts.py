@@ -85,10 +85,14 @@ class OracleAcceptStore:
         raise DestinationNotFound
 
     def _answer(self, sender: Sender, reply_to: str, now_ms: int) -> Moved | None:
-        """Note the first reply of a recipient."""
+        """Note the first reply of a recipient; to a queue's message, of who handed it over."""
         replied = self._world.find(reply_to)
-        slip = replied.slips.get(sender.member_id) if replied is not None else None
-        if replied is None or slip is None or slip.acted_at is not None:
+        if replied is None:
+            return None
+        slip = replied.slips.get(sender.member_id)
+        if (job := replied.job) is not None and job.is_acked and job.lease.owner == str(sender.member_id):
+            slip = replied.worked[0]
+        if slip is None or slip.acted_at is not None:
             return None
         slip.acted_at = now_ms
         return Moved(replied.sender_id, replied.message.client_message_id)

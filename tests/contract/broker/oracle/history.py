@@ -32,6 +32,7 @@ class History:
         self.dice = random.Random(seed)  # noqa: S311  repeatable, not secret
         self._sent: list[Words] = []  # some of it is sent again
         self._claims: list[tuple[str, str, int, int]] = []  # worker, queue, history id, token
+        self._replies = 0
 
     @property
     def now(self) -> int:
@@ -62,7 +63,7 @@ class History:
     async def step(self) -> None:
         kinds = [self.burst] * 12 + [self.work, self.settle, self.take_seat] * 5
         kinds += [self.answer, self.attempt, self.mark_read, self.pass_a_while, self.leave_seat] * 2
-        kinds += [self.toil, self.age, self.restore, self.retire, self.remember_session]
+        kinds += [self.answer_work] * 3 + [self.toil, self.age, self.restore, self.retire, self.remember_session]
         await self.dice.choice(kinds)()
         await self.look()
 
@@ -108,8 +109,21 @@ class History:
     async def answer(self) -> None:
         """Let two members reply to a message, and each once more."""
         [answers] = self.history_ids(1)
-        for who in self.dice.sample(NAMES, 2) * 2:
-            await self.compare(self._send(who, self._message(), answers=answers))
+        await self._reply(answers, self.dice.sample(NAMES, 2))
+
+    async def answer_work(self) -> None:
+        """Let somebody reply to work, and whoever had it, and each once more; mostly after it was handed over."""
+        if self._claims:
+            who, queue, answers, token = self.dice.choice(self._claims[-3:])
+            if self.dice.random() < 2 / 3:
+                await self._settle("hand over", who, queue, answers, token)
+            await self._reply(answers, [self.who(), who])
+
+    async def _reply(self, answers: int, people: Sequence[str]) -> None:
+        for who in (*people, *people):
+            self._replies += 1
+            words = (f"re-{self._replies}", Kind.DM, self.dice.choice(KEYS), "an answer")
+            await self.compare(self._send(who, words, answers=answers))
 
     def ack(self) -> Call:
         who, ids, now = self.who(), self.history_ids(self.dice.randint(1, 12)), self.now
@@ -164,19 +178,24 @@ class History:
         if found and found[-1] is not None:
             self._claims.append((who, queue, found[-1].history_id, found[-1].lease_token))
 
-    async def settle(self, verbs: Sequence[str] = ("ack", "nack", "renew")) -> None:
+    async def settle(self, verbs: Sequence[str] = ("ack", "hand over", "nack", "renew")) -> None:
         if not self._claims:
             return
         who, queue, history_id, token = self.dice.choice(self._claims[-3:])
         who = self.dice.choice([who, who, who, self.who()])
         token -= self.dice.choice([0, 0, 0, 1])
-        verb, now, lease_ms = self.dice.choice(verbs), self.now, self.dice.choice(LEASES_MS)
+        await self._settle(self.dice.choice(verbs), who, queue, history_id, token)
+
+    async def _settle(self, verb: str, who: str, queue: str, history_id: int, token: int) -> None:
+        now, lease_ms = self.now, self.dice.choice(LEASES_MS)
 
         async def settle(side: Side) -> object:
             claim, work = Claim(side[who], queue, side.id_of(history_id), token), side.stores.work
             if verb == "renew":
                 return round(await work.renew(claim, lease_ms), -4)  # a server's clock goes on meanwhile
-            return await (work.ack if verb == "ack" else work.nack)(claim, now)
+            if verb == "nack":
+                return await work.nack(claim, now)
+            return await work.ack(claim, now, handed_over=verb == "hand over")
 
         await self.compare(settle)
 

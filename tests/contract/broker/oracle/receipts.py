@@ -83,6 +83,7 @@ class OracleReceiptStore:
             member = None if owner is None else self._world.members[int(owner)]
         else:
             member = self._world.members[recipient]
+        is_acked = one.job is not None and one.job.is_acked
         return RecipientReceipt(
             name=None if member is None else member.name,
             pubkey=None if member is None else member.pubkey,
@@ -93,6 +94,7 @@ class OracleReceiptStore:
             dead_at=slip.dead_at,
             dead_reason=slip.dead_reason,
             attempts=slip.attempts,
+            handed_over=is_acked and slip.acted_at is None,
         )
 
 

@@ -80,7 +80,7 @@ def _bury(one: Kept, now_ms: int) -> int:
     waiting = [
         slip
         for slip in one.slips.values()
-        if slip.dead_at is None and (slip.delivered_at if one.job is None else slip.acted_at) is None
+        if slip.dead_at is None and (slip.delivered_at is None if one.job is None else not one.job.is_acked)
     ]
     for slip in waiting:
         slip.bury(now_ms, "retention")

@@ -1,6 +1,6 @@
 """Work queues: one message to one worker, for a time, under a token. The rule of the lease is the kernel's."""
 
-from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
+from claudemesh.broker.model import Acked, Claim, DeliveryState, Moved, Queue, Sender, Work
 from claudemesh.broker.policy import QUEUE_RETURNS_MAX
 from claudemesh.kernel.errors import DestinationNotFound, LeaseLost, NotFound
 from claudemesh.kernel.fingerprint import Kind
@@ -41,15 +41,16 @@ class OracleWorkStore:
                 return self._hand_out(one, job, lease_ttl_ms)
         return None
 
-    async def ack(self, claim: Claim, now_ms: int) -> Moved:
+    async def ack(self, claim: Claim, now_ms: int, *, handed_over: bool = False) -> Acked:
         one, job = self._find(claim)
         slip, moved = one.worked[0], Moved(one.sender_id, one.message.client_message_id)
         holder = (str(claim.sender.member_id), claim.token)
-        if slip.acted_at is not None and holder == (job.lease.owner, job.lease.token):
-            return moved  # it was said before
-        self._check(job, Fence(*holder))
-        job.is_settled, slip.acted_at = True, now_ms
-        return moved
+        if not job.is_acked or holder != (job.lease.owner, job.lease.token):  # else it was said before
+            self._check(job, Fence(*holder))
+            job.is_settled = job.is_acked = True
+        if not handed_over and slip.acted_at is None:
+            slip.acted_at = now_ms
+        return Acked(moved, DeliveryState.DELIVERED if slip.acted_at is None else DeliveryState.ACTED)
 
     async def nack(self, claim: Claim, now_ms: int) -> None:
         one, job = self._find(claim)

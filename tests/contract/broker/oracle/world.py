@@ -53,6 +53,7 @@ class Job:
     lease: Lease = NEVER_HELD
     returns: int = 0
     is_settled: bool = False  # nobody will lease it again
+    is_acked: bool = False  # as done or handed over: its slip says which
 
 
 @dataclass

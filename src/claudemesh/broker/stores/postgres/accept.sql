@@ -100,16 +100,22 @@ INSERT INTO mesh.mention_index (mesh_id, history_id, mentioned)
 SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[])
 
 -- name: mark_acted
--- Replies of recipients refer to these messages: they were acted upon. The first reply counts. Rows are locked in
--- their order, as everywhere.
+-- Replies of recipients refer to these messages: they were acted upon. The first reply counts. A queue's message is
+-- answered only by who handed it over: whoever holds it has still to ack it, and all others have nothing to say of it.
+-- Of one that retention gave up the lease is settled as well, and its holder did nothing. Rows are locked in their order,
+-- as everywhere.
 WITH replied AS MATERIALIZED (
   SELECT d.mesh_id, d.history_id, d.recipient_id, r.now_ms, r.place, h.sender_id, h.client_message_id
   FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY
-    AS r (reply_to, mesh_id, recipient_id, now_ms, place)
+    AS r (reply_to, mesh_id, sender_id, now_ms, place)
   JOIN mesh.message_history AS h ON h.broker_message_id = r.reply_to COLLATE "C" AND h.mesh_id = r.mesh_id
   JOIN mesh.delivery_queue AS d
-    ON d.mesh_id = h.mesh_id AND d.history_id = h.history_id AND d.recipient_id = r.recipient_id
+    ON d.mesh_id = h.mesh_id AND d.history_id = h.history_id
+    AND d.recipient_id = CASE h.kind WHEN 'queue' THEN 0 ELSE r.sender_id END
+  LEFT JOIN mesh.queue_lease AS l
+    ON h.kind = 'queue' AND l.mesh_id = h.mesh_id AND l.history_id = h.history_id
   WHERE d.acted_at IS NULL
+    AND (h.kind <> 'queue' OR (d.dead_at IS NULL AND l.owner_id = r.sender_id AND l.is_settled))
   ORDER BY d.mesh_id, d.history_id, d.recipient_id
   FOR NO KEY UPDATE OF d
 ), marked AS (

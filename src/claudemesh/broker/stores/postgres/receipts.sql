@@ -1,9 +1,10 @@
 -- name: receipts
 -- What is known of some messages, once for each recipient; also of those that are no longer kept. Of a queue's message
--- the recipient is whoever holds or held it.
+-- the recipient is whoever holds or held it, and one that is neither done nor leased any more is handed over.
 SELECT d.client_message_id, d.broker_message_id, coalesce(d.history_id, h.history_id), d.history_available,
   d.first_seen_at, h.kind, coalesce(q.ref, topic.name), x.history_id IS NOT NULL,
-  m.name, m.pubkey, x.state, x.delivered_at, x.read_at, x.acted_at, x.dead_at, x.dead_reason, x.attempts
+  m.name, m.pubkey, x.state, x.delivered_at, x.read_at, x.acted_at, x.dead_at, x.dead_reason, x.attempts,
+  x.state = 'delivered' AND coalesce(l.is_settled, false)
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS asked (sender_id, client_message_id, place)
 JOIN mesh.client_message_dedupe AS d
   ON d.sender_id = asked.sender_id AND d.client_message_id = asked.client_message_id COLLATE "C"

@@ -53,13 +53,16 @@ SELECT count(*) FROM (
 
 -- name: bury
 -- A message that goes while somebody still waits for it is a dead letter first, where an operator can see it. Nobody
--- will lease it any more.
+-- will lease it any more. For one that was handed over nobody waits here: it is in a ledger, as another is in an inbox,
+-- and goes like that one.
 WITH due AS MATERIALIZED (
-  SELECT mesh_id, history_id, recipient_id FROM mesh.delivery_queue
-  WHERE mesh_id = $1 AND history_id = ANY($2::bigint[]) AND dead_at IS NULL
-    AND (delivered_at IS NULL OR (recipient_id = 0 AND acted_at IS NULL))
-  ORDER BY mesh_id, history_id, recipient_id
-  FOR NO KEY UPDATE
+  SELECT d.mesh_id, d.history_id, d.recipient_id FROM mesh.delivery_queue AS d
+  LEFT JOIN mesh.queue_lease AS l
+    ON d.recipient_id = 0 AND l.mesh_id = d.mesh_id AND l.history_id = d.history_id
+  WHERE d.mesh_id = $1 AND d.history_id = ANY($2::bigint[]) AND d.dead_at IS NULL
+    AND (d.delivered_at IS NULL OR (d.recipient_id = 0 AND d.acted_at IS NULL AND l.is_settled IS NOT TRUE))
+  ORDER BY d.mesh_id, d.history_id, d.recipient_id
+  FOR NO KEY UPDATE OF d
 ), leases AS (
   UPDATE mesh.queue_lease AS l SET is_settled = true FROM due
   WHERE due.recipient_id = 0 AND l.mesh_id = due.mesh_id AND l.history_id = due.history_id

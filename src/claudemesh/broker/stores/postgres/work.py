@@ -9,8 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
-from claudemesh.broker.policy import QUEUE_RETURNS_MAX, HeldLease, derive_grant, is_acked, judge_renew, judge_settle
+from claudemesh.broker.model import Acked, Claim, DeliveryState, Moved, Queue, Sender, Work
+from claudemesh.broker.policy import (
+    QUEUE_RETURNS_MAX,
+    HeldLease,
+    derive_acked,
+    derive_grant,
+    is_acked,
+    judge_ack,
+    judge_renew,
+    judge_settle,
+)
 from claudemesh.broker.stores.asks import CreateQueue, SettleWork, TakeWork
 from claudemesh.broker.stores.postgres.topics import judge_in_force
 from claudemesh.broker.stores.postgres.writers import MeshWriters
@@ -49,8 +58,8 @@ class PostgresWorkStore:
     async def work(self, sender: Sender, queue: str, lease_ttl_ms: int, now_ms: int) -> Work | None:
         return await self._leases.submit(_take, TakeWork(sender, queue, lease_ttl_ms, now_ms))
 
-    async def ack(self, claim: Claim, now_ms: int) -> Moved:
-        return await self._leases.submit(_ack, SettleWork(claim, now_ms))
+    async def ack(self, claim: Claim, now_ms: int, *, handed_over: bool = False) -> Acked:
+        return await self._leases.submit(_ack, SettleWork(claim, now_ms, handed_over=handed_over))
 
     async def nack(self, claim: Claim, now_ms: int) -> None:
         await self._leases.submit(_nack, SettleWork(claim, now_ms))
@@ -99,20 +108,25 @@ async def _grant(connection: Connection, asked: TakeWork, row: Record) -> Work:
     return to_work(row, lease.token, asked.lease_ttl_ms)
 
 
-async def _ack(connection: Connection, settled: Sequence[SettleWork]) -> list[Moved | MeshError]:
+async def _ack(connection: Connection, settled: Sequence[SettleWork]) -> list[Acked | MeshError]:
     return [await _ack_one(connection, one) for one in settled]
 
 
-async def _ack_one(connection: Connection, asked: SettleWork) -> Moved | MeshError:
+async def _ack_one(connection: Connection, asked: SettleWork) -> Acked | MeshError:
     held = await _find(connection, asked.claim)
     if isinstance(held, MeshError):
         return held
+    acked = Acked(held.moved, derive_acked(held.lease, handed_over=asked.handed_over))
     if is_acked(held.lease, asked.claim):
-        return held.moved
-    refusal = judge_settle(held.lease, asked.claim, held.lease_now)
-    if refusal is None:
+        return acked
+    refusal = judge_ack(held.lease, asked.claim, held.lease_now)
+    if refusal is not None:
+        return refusal
+    if acked.state is DeliveryState.ACTED:
         await connection.execute(_SQL["settle"], *held.place, asked.now_ms)
-    return refusal or held.moved
+    else:
+        await connection.execute(_SQL["hand_over"], *held.place)
+    return acked
 
 
 async def _nack(connection: Connection, settled: Sequence[SettleWork]) -> list[MeshError | None]:
@@ -151,9 +165,11 @@ async def _find(connection: Connection, claim: Claim) -> _Held | MeshError:
         return refusal
     asked = (claim.broker_message_id, claim.sender.mesh_id, claim.queue)
     row = await connection.fetchrow(_SQL["standing"], *asked)
+    if row is not None and row["is_settled"]:
+        # If whoever settled it was waited for, only the lease is read as it is now: the delivery says what it was.
+        row = await connection.fetchrow(_SQL["standing"], *asked)
     if row is None:
         return NotFound("the queue has no such message")
-    history_id, owner_id, token, expires_at, returns, is_settled, is_acted, sender_id, client_message_id, now = row
-    lease = HeldLease(owner_id, token, expires_at, is_settled, is_acted)
-    place = (claim.sender.mesh_id, history_id)
-    return _Held(place, lease, returns, Moved(sender_id, client_message_id), now)
+    history_id, owner_id, token, expires_at, returns, is_settled, is_acted, is_dead, *whose, now = row
+    lease = HeldLease(owner_id, token, expires_at, is_settled, is_acted, is_dead)
+    return _Held((claim.sender.mesh_id, history_id), lease, returns, Moved(*whose), now)

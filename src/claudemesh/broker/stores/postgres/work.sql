@@ -55,7 +55,7 @@ JOIN mesh.member AS s ON s.id = h.sender_id
 -- The lease of one message of a queue, held until the commit; the time is read once it is.
 WITH held AS MATERIALIZED (
   SELECT l.history_id, l.owner_id, l.token, l.expires_at, l.returns, l.is_settled, d.acted_at IS NOT NULL AS is_acted,
-    h.sender_id, h.client_message_id
+    d.dead_at IS NOT NULL AS is_dead, h.sender_id, h.client_message_id
   FROM mesh.message_history AS h
   JOIN mesh.queue_lease AS l ON l.mesh_id = h.mesh_id AND l.history_id = h.history_id
   JOIN mesh.queue AS q ON q.id = l.queue_id
@@ -78,11 +78,17 @@ WHERE mesh_id = $1 AND history_id = $2 AND recipient_id = 0
 UPDATE mesh.queue_lease SET expires_at = $3 WHERE mesh_id = $1 AND history_id = $2
 
 -- name: settle
--- Nobody will lease it again; acked is acted. The owner stays, as evidence of who did it.
+-- Nobody will lease it again; acked is acted. The owner stays, as evidence of who did it. A reply to what was handed
+-- over may have come first.
 WITH settled AS (
   UPDATE mesh.queue_lease SET is_settled = true WHERE mesh_id = $1 AND history_id = $2
 )
-UPDATE mesh.delivery_queue SET acted_at = $3 WHERE mesh_id = $1 AND history_id = $2 AND recipient_id = 0
+UPDATE mesh.delivery_queue SET acted_at = $3
+WHERE mesh_id = $1 AND history_id = $2 AND recipient_id = 0 AND acted_at IS NULL
+
+-- name: hand_over
+-- Nobody will lease it again, and it is not acted yet. The owner stays: it may answer for it.
+UPDATE mesh.queue_lease SET is_settled = true WHERE mesh_id = $1 AND history_id = $2
 
 -- name: give_back
 -- Ready for the next worker, or a dead letter if it came back too often.

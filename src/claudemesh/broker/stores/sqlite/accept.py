@@ -250,8 +250,8 @@ class _Plan:
         row = self._one("find_answered", reply_to, mesh_id, sender_id)
         if row is None:
             return None
-        history_id, author_id, client_message_id = row
-        self._rows.acted.append((mesh_id, history_id, sender_id, batch.now_ms))
+        history_id, recipient_id, author_id, client_message_id = row
+        self._rows.acted.append((mesh_id, history_id, recipient_id, batch.now_ms))
         return Moved(author_id, client_message_id)
 
     def write(self) -> None:

@@ -82,11 +82,18 @@ INSERT INTO queue_lease (mesh_id, history_id, queue_id) VALUES (?1, ?2, ?3)
 INSERT INTO mention_index (mesh_id, mentioned, history_id) VALUES (?1, ?2, ?3)
 
 -- name: find_answered
--- The message that a reply refers to, if the replier was a recipient and this is the first reply.
-SELECT h.history_id, h.sender_id, h.client_message_id
+-- The message that a reply refers to, if the replier was a recipient and this is the first reply. A queue's message is
+-- answered only by who handed it over: whoever holds it has still to ack it, and all others have nothing to say of it.
+-- Of one that retention gave up the lease is settled as well, and its holder did nothing.
+SELECT h.history_id, d.recipient_id, h.sender_id, h.client_message_id
 FROM message_history AS h
-JOIN delivery_queue AS d ON d.mesh_id = h.mesh_id AND d.history_id = h.history_id AND d.recipient_id = ?3
+JOIN delivery_queue AS d ON d.mesh_id = h.mesh_id AND d.history_id = h.history_id
+  AND d.recipient_id = CASE h.kind WHEN 'queue' THEN 0 ELSE ?3 END
 WHERE h.broker_message_id = ?1 AND h.mesh_id = ?2 AND d.acted_at IS NULL
+  AND (h.kind <> 'queue' OR (d.dead_at IS NULL AND EXISTS (
+    SELECT 1 FROM queue_lease AS l
+    WHERE l.mesh_id = h.mesh_id AND l.history_id = h.history_id AND l.owner_id = ?3 AND l.is_settled = 1
+  )))
 
 -- name: mark_acted
 -- A reply of a recipient refers to the message: it was acted upon.

@@ -40,8 +40,10 @@ LEFT JOIN message_queue AS q ON q.mesh_id = h.mesh_id AND q.history_id = h.histo
 WHERE h.mesh_id = ?1 AND h.history_id = ?2
 
 -- name: recipients
--- How far it came at each; of a queue's message the recipient is whoever holds or held it.
-SELECT m.name, m.pubkey, d.state, d.delivered_at, d.read_at, d.acted_at, d.dead_at, d.dead_reason, d.attempts
+-- How far it came at each; of a queue's message the recipient is whoever holds or held it, and one that is neither done
+-- nor leased any more is handed over.
+SELECT m.name, m.pubkey, d.state, d.delivered_at, d.read_at, d.acted_at, d.dead_at, d.dead_reason, d.attempts,
+  d.state = 'delivered' AND coalesce(l.is_settled, 0)
 FROM delivery_queue AS d
 LEFT JOIN queue_lease AS l ON d.recipient_id = 0 AND l.mesh_id = d.mesh_id AND l.history_id = d.history_id
 LEFT JOIN member AS m ON m.id = CASE WHEN d.recipient_id = 0 THEN l.owner_id ELSE d.recipient_id END

@@ -38,10 +38,13 @@ SELECT h.history_id, h.accepted_at, h.broker_message_id, h.sender_id, h.client_m
 FROM json_each(?2) AS wanted CROSS JOIN message_history AS h ON h.mesh_id = ?1 AND h.history_id = wanted.value
 
 -- name: bury
--- A message that goes while somebody still waits for it is a dead letter first, where an operator can see it.
+-- A message that goes while somebody still waits for it is a dead letter first, where an operator can see it. For one
+-- that was handed over nobody waits here: it is in a ledger, as another is in an inbox, and goes like that one.
 UPDATE delivery_queue SET dead_at = ?3, dead_reason = 'retention'
 WHERE mesh_id = ?1 AND history_id = ?2 AND dead_at IS NULL
-  AND (delivered_at IS NULL OR (recipient_id = 0 AND acted_at IS NULL))
+  AND (delivered_at IS NULL OR (recipient_id = 0 AND acted_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM queue_lease AS l WHERE l.mesh_id = ?1 AND l.history_id = ?2 AND l.is_settled = 1
+  )))
 
 -- name: waiting
 -- Who waits for it.

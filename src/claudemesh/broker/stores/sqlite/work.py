@@ -10,8 +10,17 @@ from importlib.resources import files
 
 import apsw
 
-from claudemesh.broker.model import Claim, Moved, Queue, Sender, Work
-from claudemesh.broker.policy import QUEUE_RETURNS_MAX, HeldLease, derive_grant, is_acked, judge_renew, judge_settle
+from claudemesh.broker.model import Acked, Claim, DeliveryState, Moved, Queue, Sender, Work
+from claudemesh.broker.policy import (
+    QUEUE_RETURNS_MAX,
+    HeldLease,
+    derive_acked,
+    derive_grant,
+    is_acked,
+    judge_ack,
+    judge_renew,
+    judge_settle,
+)
 from claudemesh.broker.stores.asks import CreateQueue, SettleWork, TakeWork
 from claudemesh.broker.stores.rows import to_work
 from claudemesh.broker.stores.sqlite.directory import judge_in_force
@@ -61,8 +70,8 @@ class SqliteWorkStore:
     async def work(self, sender: Sender, queue: str, lease_ttl_ms: int, now_ms: int) -> Work | None:
         return await self._database.write(self._take, TakeWork(sender, queue, lease_ttl_ms, now_ms))
 
-    async def ack(self, claim: Claim, now_ms: int) -> Moved:
-        return await self._database.write(self._ack, SettleWork(claim, now_ms))
+    async def ack(self, claim: Claim, now_ms: int, *, handed_over: bool = False) -> Acked:
+        return await self._database.write(self._ack, SettleWork(claim, now_ms, handed_over=handed_over))
 
     async def nack(self, claim: Claim, now_ms: int) -> None:
         await self._database.write(self._nack, SettleWork(claim, now_ms))
@@ -91,20 +100,23 @@ class SqliteWorkStore:
         ready = fetch_one(connection, _SQL["next_ready"], (queue_id,))
         return None if ready is None else _grant(connection, asked, ready, lease_now)
 
-    def _ack(self, connection: apsw.Connection, settled: Sequence[SettleWork]) -> list[Moved | MeshError]:
+    def _ack(self, connection: apsw.Connection, settled: Sequence[SettleWork]) -> list[Acked | MeshError]:
         return [self._ack_one(connection, one) for one in settled]
 
-    def _ack_one(self, connection: apsw.Connection, asked: SettleWork) -> Moved | MeshError:
+    def _ack_one(self, connection: apsw.Connection, asked: SettleWork) -> Acked | MeshError:
         held = _find(connection, asked.claim)
         if isinstance(held, MeshError):
             return held
+        acked = Acked(held.moved, derive_acked(held.lease, handed_over=asked.handed_over))
         if is_acked(held.lease, asked.claim):
-            return held.moved
-        refusal = judge_settle(held.lease, asked.claim, self._leases.now_ms())
-        if refusal is None:
-            _apply(connection, "settle", held.place, held.place.token)
+            return acked
+        refusal = judge_ack(held.lease, asked.claim, self._leases.now_ms())
+        if refusal is not None:
+            return refusal
+        _apply(connection, "settle", held.place, held.place.token)
+        if acked.state is DeliveryState.ACTED:
             _apply(connection, "delivery_acted", held.place, asked.now_ms)
-        return refusal or held.moved
+        return acked
 
     def _nack(self, connection: apsw.Connection, settled: Sequence[SettleWork]) -> list[MeshError | None]:
         return [self._nack_one(connection, one) for one in settled]
@@ -187,7 +199,7 @@ def _find(connection: apsw.Connection, claim: Claim) -> _Held | MeshError:
     row = fetch_one(connection, _SQL["standing"], asked)
     if row is None:
         return NotFound("the queue has no such message")
-    history_id, owner_id, token, expires_at, returns, is_settled, is_acted, sender_id, client_message_id = row
-    lease = HeldLease(owner_id, token, expires_at, bool(is_settled), bool(is_acted))
+    history_id, owner_id, token, expires_at, returns, is_settled, is_acted, is_dead, *whose = row
+    lease = HeldLease(owner_id, token, expires_at, bool(is_settled), bool(is_acted), bool(is_dead))
     place = _Place(claim.sender.mesh_id, history_id, token, returns)
-    return _Held(place, lease, Moved(sender_id, client_message_id))
+    return _Held(place, lease, Moved(*whose))

@@ -36,7 +36,7 @@ ORDER BY l.history_id LIMIT 1
 -- name: standing
 -- The lease of one message of a queue.
 SELECT l.history_id, l.owner_id, l.token, l.expires_at, l.returns, l.is_settled, d.acted_at IS NOT NULL,
-  h.sender_id, h.client_message_id
+  d.dead_at IS NOT NULL, h.sender_id, h.client_message_id
 FROM message_history AS h JOIN queue_lease AS l ON l.mesh_id = h.mesh_id AND l.history_id = h.history_id
 JOIN queue AS q ON q.id = l.queue_id
 JOIN delivery_queue AS d ON d.mesh_id = h.mesh_id AND d.history_id = h.history_id AND d.recipient_id = 0
@@ -52,7 +52,7 @@ WHERE mesh_id = ?1 AND history_id = ?2 AND owner_id IS NULL AND is_settled = 0
 UPDATE queue_lease SET expires_at = ?4 WHERE mesh_id = ?1 AND history_id = ?2 AND token = ?3 AND is_settled = 0
 
 -- name: settle
--- Nobody will lease it again. The owner stays, as evidence of who did it.
+-- Nobody will lease it again. The owner stays, as evidence of who did it, or handed it over and may answer for it.
 UPDATE queue_lease SET is_settled = 1 WHERE mesh_id = ?1 AND history_id = ?2 AND token = ?3 AND is_settled = 0
 
 -- name: give_back

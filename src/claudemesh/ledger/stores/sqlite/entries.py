@@ -115,8 +115,15 @@ def list_steps(
     return fetch_named(connection, _SQL["listing"], (run_id, status, after, limit))
 
 
-def list_receipts(connection: apsw.Connection, run_id: str, after: int, limit: int) -> list[Row]:
-    return fetch_named(connection, _SQL["receipts"], (run_id, after, limit))
+def find_receipts(connection: apsw.Connection, run_id: str, idempotency_key: str) -> list[Row]:
+    return fetch_named(connection, _SQL["receipts"], (run_id, idempotency_key))
+
+
+def find_step(connection: apsw.Connection, run_id: str, idempotency_key: str) -> Row:
+    rows = fetch_named(connection, _SQL["step_of"], (run_id, idempotency_key))
+    if not rows:
+        raise MessageCassetteError(f"Step not found: run {run_id!r} has nothing under {idempotency_key!r}")
+    return rows[0]
 
 
 def _find(connection: apsw.Connection, run_id: str, step_id: str) -> dict[str, Any]:

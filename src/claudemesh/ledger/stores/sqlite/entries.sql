@@ -58,11 +58,19 @@ WHERE s.rowid > ?3 AND (?1 IS NULL OR m.run_id = ?1) AND (?2 IS NULL OR s.status
 ORDER BY s.rowid LIMIT ?4
 
 -- name: receipts
--- Receipts of a run in their order, with the messages that they are for.
-SELECT r.rowid AS place, r.receipt_id, r.step_id, r.job_id, j.message_id, m.idempotency_key, m.payload_json, r.worker_id,
-  r.fencing_token, r.outcome, r.receipt_json, r.created_at
-FROM cassette_receipts AS r
-JOIN cassette_jobs AS j ON j.job_id = r.job_id
-JOIN cassette_messages AS m ON m.message_id = j.message_id
-WHERE r.rowid > ?2 AND m.run_id = ?1
-ORDER BY r.rowid LIMIT ?3
+-- The receipts of a message, by the run and the key that it was posted under.
+SELECT r.receipt_id, r.step_id, r.job_id, r.worker_id, r.fencing_token, r.outcome, r.receipt_json, r.created_at
+FROM cassette_messages AS m
+JOIN cassette_jobs AS j ON j.message_id = m.message_id
+JOIN cassette_steps AS s ON s.job_id = j.job_id
+JOIN cassette_receipts AS r ON r.step_id = s.step_id
+WHERE m.run_id = ?1 AND m.idempotency_key = ?2
+ORDER BY r.rowid
+
+-- name: step_of
+-- The first step of a message, by the run and the key that it was posted under.
+SELECT s.step_id, s.job_id, s.ordinal, s.status, s.lease_owner, s.lease_expires_at, s.fencing_token, s.payload_json
+FROM cassette_messages AS m
+JOIN cassette_jobs AS j ON j.message_id = m.message_id AND j.ordinal = 1
+JOIN cassette_steps AS s ON s.job_id = j.job_id AND s.ordinal = 1
+WHERE m.run_id = ?1 AND m.idempotency_key = ?2

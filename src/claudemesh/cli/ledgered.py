@@ -1,0 +1,105 @@
+"""`queue work --ledger` and `queue ack --ledger`: a queue's messages, worked through a ledger."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from claudemesh.cli.command import DONE, FAILED, Session
+from claudemesh.cli.render import escape, when
+from claudemesh.daemon import identity
+from claudemesh.kernel.errors import CassetteInvalid, MeshError
+from claudemesh.ledger import MessageCassette
+from claudemesh.sdk.bridge import LedgerQueue, Task
+
+if TYPE_CHECKING:
+    from claudemesh.daemon.client import Client
+
+Json = dict[str, Any]
+
+OUTPUT_SHOWN: Final = 4_000  # of what a command prints, its end goes into the receipt
+RENEWALS_PER_TTL: Final = 3
+
+
+def work_ledgered(  # noqa: PLR0913 - the options of `queue work`
+    session: Session, client: "Client", name: str, place: Path, *, ttl_s: float, hold: bool, command: Sequence[str]
+) -> int:
+    with MessageCassette(db_path=place) as ledger:
+        queue = _queue(session, client, name, ledger)
+        task = queue.take(ttl_s)
+        if task is None:
+            session.out.document(None, ["nothing to do"])
+            return DONE
+        if command:
+            status, printed = _run(queue, task, command, ttl_s)
+            receipt, outcome = {"exit_status": status, "output": printed}, "FAILURE" if status else "SUCCESS"
+            receipt_id = queue.complete(task, receipt, outcome)
+            document = _document(task) | {"receipt_id": receipt_id, "outcome": outcome, "receipt": receipt}
+            session.out.document(document, [*_lines(task), f"{outcome}: receipt {receipt_id}"])
+            return DONE
+        session.out.document(_document(task), _lines(task))
+        if hold:
+            return DONE
+        try:
+            queue.complete(task, {"handed_to": queue.worker_id}, "SUCCESS")
+        except MeshError as error:  # it was printed: standard output has its one document
+            session.out.say(f"{error} [{error.code}]")
+            return FAILED
+        return DONE
+
+
+def ack_ledgered(  # noqa: PLR0913, PLR0917 - the options of `queue ack`
+    session: Session,
+    client: "Client",
+    name: str,
+    place: Path,
+    held: tuple[str, int],
+    outcome: str,
+    receipt: IO[bytes] | None,
+) -> None:
+    try:
+        said = json.loads(receipt.read()) if receipt else {}
+    except (ValueError, RecursionError) as error:
+        raise CassetteInvalid(f"the receipt is not JSON: {error}") from error
+    with MessageCassette(db_path=place, create=False) as ledger:
+        queue = _queue(session, client, name, ledger)
+        receipt_id = queue.complete(queue.find(*held), said, outcome)
+    document = {"id": held[0], "receipt_id": receipt_id, "outcome": outcome}
+    session.out.document(document, [f"{escape(outcome)}: receipt {receipt_id}"])
+
+
+def _queue(session: Session, client: "Client", name: str, ledger: MessageCassette) -> LedgerQueue:
+    member = identity.load_membership(session.state_dir)
+    worker_id = f"{member.name}@{session.slug}"
+    return LedgerQueue(client, ledger, session.slug, name, worker_id, session.state_dir, session.out.say)
+
+
+def _run(queue: LedgerQueue, task: Task, command: Sequence[str], ttl_s: float) -> tuple[int, str]:
+    from claudemesh.runtime.processes import run_fed  # noqa: PLC0415 - only where there is a command
+
+    def renew() -> None:
+        queue.renew(task, ttl_s)
+
+    status, printed = run_fed(command, str(task.message.get("body", "")), ttl_s / RENEWALS_PER_TTL, renew)
+    return status, printed[-OUTPUT_SHOWN:]
+
+
+def _document(task: Task) -> Json:
+    named = ("client_message_id", "broker_message_id", "from", "body")
+    return {
+        **{name: task.message.get(name) for name in named},
+        "meta": task.message.get("meta", {}),
+        "lease_token": task.fencing_token,
+        "lease_expires_at": task.lease_expires_at,
+        "run_id": task.run_id,
+        "step_id": task.step_id,
+        "worker_id": task.worker_id,
+    }
+
+
+def _lines(task: Task) -> list[str]:
+    lease = f"token {task.fencing_token}  until {when(task.lease_expires_at)}"
+    return [
+        f"{escape(task.message.get('broker_message_id'))}  from {escape(task.message.get('from'))}  {lease}",
+        *(f"    {line}" for line in escape(task.message.get("body"), lines=True).split("\n")),
+    ]
