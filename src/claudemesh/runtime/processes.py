@@ -99,11 +99,13 @@ def run_fed(argv: Sequence[str], text: str, every_s: float, beat: Callable[[], N
     import subprocess  # noqa: PLC0415 - as above
 
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603 - no shell
+        unsent: bytes | None = text.encode()
         try:
             while True:
                 try:
-                    printed, _ = process.communicate(text.encode(), timeout=every_s)
+                    printed, _ = process.communicate(unsent, timeout=every_s)
                 except subprocess.TimeoutExpired:
+                    unsent = None  # it goes on with what it was given at first
                     beat()
                 else:
                     return process.returncode, printed.decode(errors="replace")
