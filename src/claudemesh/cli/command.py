@@ -127,9 +127,12 @@ def _shared() -> list[click.Parameter]:
 
 
 class Command(click.Command):
+    """A command with the shared options, but for those whose names mean something else to it."""
+
     def __init__(self, *args: Any, **attributes: Any) -> None:  # noqa: ANN401 - passed through
         super().__init__(*args, **attributes)
-        self.params += _shared()
+        taken = {name for parameter in self.params for name in parameter.opts}
+        self.params += [option for option in _shared() if not taken & set(option.opts)]
 
 
 class Group(click.Group):

@@ -78,12 +78,12 @@ ledger: Final = _verbs("ledger")
 cassette: Final = _verbs("cassette")
 
 
-def _verb(function: Callable[..., Any], *options: Decorator, cls: type[click.Command] | None = None) -> None:
+def _verb(function: Callable[..., Any], *options: Decorator) -> None:
     """Give both groups a verb of the function's name."""
     wrapped: Callable[..., Any] = click.pass_obj(function)
     for option in (_DB, *reversed(options)):
         wrapped = option(wrapped)
-    command = click.command(function.__name__.rstrip("_"), cls=cls or ledger.command_class)(wrapped)
+    command = click.command(function.__name__.rstrip("_"), cls=ledger.command_class)(wrapped)
     for group in (ledger, cassette):
         group.add_command(command)
 
@@ -113,10 +113,6 @@ _verb(
 )
 
 
-class _Post(click.Command):
-    """The payload is `--json FILE`, as it always was; so what it prints is JSON in any case."""
-
-
 def post(  # noqa: PLR0913, PLR0917 - its options
     session: Session,
     db: Path | None,
@@ -126,10 +122,13 @@ def post(  # noqa: PLR0913, PLR0917 - its options
     idempotency_key: str | None,
 ) -> None:
     """Post a message from a JSON file: one job of one step, or as many as its `jobs` says."""
+    session.as_json = (
+        True  # here `--json FILE` is the payload, as it always was, and what is printed is JSON anyway
+    )
     payload = _read_json(file, "the payload")
     with _open(session, db, create=True) as opened:
         message_id, job_id = opened.post_message(payload, run_id, source, idempotency_key)
-    session.out.write([render_json({"message_id": message_id, "job_id": job_id})])
+    session.out.document({"message_id": message_id, "job_id": job_id}, [])
 
 
 _verb(
@@ -140,7 +139,6 @@ _verb(
     _RUN,
     click.option("--source", required=True, metavar="SRC", help="USER, PLANNER, SYSTEM or WORKER."),
     click.option("--idempotency-key", metavar="KEY", help="The same key again is the same message."),
-    cls=_Post,
 )
 
 

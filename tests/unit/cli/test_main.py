@@ -57,6 +57,10 @@ def test_the_words_are_those_of_the_contract() -> None:
     assert words >= {
         "up",
         *(f"broker {verb}" for verb in ("serve", "check", "sweep", "restored")),
+        *(
+            f"ledger {verb}"
+            for verb in ("verify", "post", "claim", "complete", "requeue", "renew", "upgrade", "head", "list")
+        ),
         *(f"mesh {verb}" for verb in ("create", "invite", "join", "list", "set", "leave")),
         *(f"member {verb}" for verb in ("revoke", "role")),
         *(f"daemon {verb}" for verb in ("up", "down", "status", "restart", "reload", "logs")),

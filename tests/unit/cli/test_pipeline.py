@@ -22,7 +22,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.pipeline.test_metrics import CUT, SOURCE
 
 WITHIN_S = 60.0
-TABLES = {"broker": "message_history", "outbox": "outbox", "inbox": "inbox"}
+TABLES = {"broker": "message_history", "outbox": "outbox", "inbox": "inbox", "ledger": "cassette_messages"}
 
 
 def make_store(path: Path, table: str) -> Path:
@@ -236,9 +236,10 @@ def test_without_the_extra_the_remedy_is_one_line(home: Home) -> None:
 
 
 def test_a_home_is_read_as_messages_pass(tmp_path: Path) -> None:
-    make_store(tmp_path / "broker.db", TABLES["broker"])
+    for name in ("broker", "ledger"):
+        make_store(tmp_path / f"{name}.db", TABLES[name])
     for mesh in ("a", "b"):
         for name in ("inbox", "outbox"):
             make_store(tmp_path / "daemon" / mesh / f"{name}.db", TABLES[name])
     found = open_stores([*find_stores(tmp_path), f"sqlite:///{tmp_path}/broker.db"])
-    assert [store.kind.name for store in found] == ["outbox", "outbox", "broker", "inbox", "inbox"]
+    assert [store.kind.name for store in found] == ["outbox", "outbox", "broker", "inbox", "inbox", "ledger"]
