@@ -25,7 +25,7 @@ def test_a_report_is_shown_whole_from_disk(browser: Browser, tmp_path: Path, wid
     page.goto(file.as_uri())
 
     plots = page.locator("svg.plot")
-    assert plots.count() == 6  # traffic, latency of two meshes, dead letters, members, presence
+    assert plots.count() == 7  # traffic, latency of two meshes, dead letters, members, presence, lease expiries
     for i in range(plots.count()):
         box = plots.nth(i).bounding_box()
         assert box is not None

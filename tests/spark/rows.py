@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from claudemesh.pipeline.catalogue import BROKER, Growth
+from claudemesh.pipeline.catalogue import BROKER, Growth, Kind
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -115,12 +115,12 @@ def together(*stores: Rows) -> Rows:
     return {name: [row for rows in stores for row in rows[name]] for name in empty()}
 
 
-def frames(spark: SparkSession, rows: Rows) -> Mapping[str, DataFrame]:
-    tables = [*BROKER.wanted(Growth.APPEND, bodies=False), *BROKER.wanted(Growth.WHOLE, bodies=False)]
+def frames(spark: SparkSession, rows: Rows, kind: Kind = BROKER) -> Mapping[str, DataFrame]:
+    tables = [*kind.wanted(Growth.APPEND, bodies=False), *kind.wanted(Growth.WHOLE, bodies=False)]
     return {
         table.name: spark.createDataFrame(
             pa.Table.from_pylist(
-                rows[table.name],
+                rows.get(table.name, []),
                 pa.schema([(name, _ARROW[type_]) for name, type_ in table.columns.items()]),
             )
         )

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from claudemesh.pipeline.catalogue import BROKER, Growth
+from claudemesh.pipeline.catalogue import BROKER, LEDGER, Growth
 from claudemesh.pipeline.jobs import latency, limits, retention, traffic
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.jobs.views import DAY_MS, deliveries, live
@@ -23,6 +23,7 @@ from tests.spark.rows import (
     together,
     town,
 )
+from tests.unit.pipeline.ledgers import clean_ledger
 
 # The journal of a delivery, in its order, and the state that it comes to.
 JOURNALS = {
@@ -206,11 +207,12 @@ def test_every_job_plans_its_outputs_without_python_in_the_executors(spark: Spar
     bury(rows, 3)
     forget(rows, "2")
     rows["history_jump"] = [{"mesh_id": 1, "after_history_id": 3, "skipped": 9, "epoch": 1}]
-    tables = frames(spark, rows)
+    ledger = frames(spark, clean_ledger(1, "run").tables, LEDGER)
+    of_kind = {BROKER.name: frames(spark, rows), LEDGER.name: ledger}
     for job in JOBS.values():
-        if job.kind == BROKER.name:
+        if job.kind in of_kind:
             for name, output in job.outputs.items():
-                frame = output(tables, Params(NOW))
+                frame = output(of_kind[job.kind], Params(NOW))
                 assert set(job.partition_by.get(name, ())) <= set(frame.columns)
                 assert "Python" not in frame._jdf.queryExecution().executedPlan().toString()
 

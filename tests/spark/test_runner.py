@@ -13,7 +13,7 @@ from msgspec import structs
 from pyspark.sql import SparkSession
 
 from claudemesh.pipeline import runner
-from claudemesh.pipeline.catalogue import BROKER, INBOX, Growth, Kind
+from claudemesh.pipeline.catalogue import BROKER, INBOX, LEDGER, Growth, Kind
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut, Lake, SourceCut, make_private
 from claudemesh.pipeline.outputs import Run, read_output
@@ -24,6 +24,7 @@ from claudemesh.pipeline.sources.model import fields
 from tests.doubles import ManualClock
 from tests.spark.rows import ALICE, BOB, HOUR_MS, NOW, Rows, accept, bury, happen, town
 from tests.unit.pipeline.archives import document, found
+from tests.unit.pipeline.ledgers import clean_ledger
 
 DAY_MS = 24 * HOUR_MS
 
@@ -35,17 +36,21 @@ class Scene:
         self.spark = spark
         self.lake = Lake(root)
 
-    def cut(self, number: int, rows: Rows, inbox: Rows | None = None, **counts: int) -> Run:
+    def cut(
+        self, number: int, rows: Rows, inbox: Rows | None = None, ledger: Rows | None = None, **counts: int
+    ) -> Run:
         sources = {"broker": self._copy(number, BROKER, rows, {**count(rows), **counts})}
         if inbox is not None:
             sources["inbox"] = self._copy(number, INBOX, inbox, {"inbox": len(inbox["inbox"])})
+        if ledger is not None:
+            sources["ledger"] = self._copy(number, LEDGER, ledger, count_steps(ledger))
         cut = Cut(number=number, at_ms=NOW, sources=sources, read=[*sources])
         progress = Progress(io.StringIO(), ManualClock())
         return Run(self.spark, self.lake, cut, Params(now_ms=NOW, retention_days=30), progress)
 
     def _copy(self, number: int, kind: Kind, rows: Rows, counts: dict[str, int]) -> SourceCut:
         """Copy the rows, with what people wrote if there is any."""
-        bodies = bool(rows["body"])
+        bodies = bool(rows.get("body"))
         for table in (*kind.wanted(Growth.APPEND, bodies=bodies), *kind.wanted(Growth.WHOLE, bodies=bodies)):
             place = (
                 self.lake.batch(kind.name, number, table.name, 0)
@@ -89,6 +94,12 @@ def count(rows: Rows) -> dict[str, int]:
     return {"message_history": messages, **named}
 
 
+def count_steps(ledger: Rows) -> dict[str, int]:
+    """Count what a ledger with these rows would."""
+    states = Counter(f"cassette_steps.{row['status']}" for row in ledger["cassette_steps"])
+    return dict(states + Counter(f"cassette_receipts.{row['outcome']}" for row in ledger["cassette_receipts"]))
+
+
 def living(run: Run, life: str) -> Run:
     broker = structs.replace(run.cut.sources["broker"], life=life)
     return replace(run, cut=structs.replace(run.cut, sources={"broker": broker}))
@@ -123,7 +134,8 @@ def test_what_a_job_gives_is_published_with_its_summary_last(scene: Scene) -> No
 @pytest.mark.req("S2", "S4")
 def test_every_job_runs_to_its_end_and_says_so(scene: Scene) -> None:
     letter = {**document(1)._asdict(), "sender_id": "S", "body": "words to be found"}
-    run = scene.cut(1, small_town(), {"inbox": [letter], "body": [letter], "event": []})
+    inbox: Rows = {"inbox": [letter], "body": [letter], "event": []}
+    run = scene.cut(1, small_town(), inbox, clean_ledger(1, "run").tables)
     jobs, left_out = runner.choose_jobs("all", run.cut, run.cut.number)
     assert left_out == {}
     results = {result.job: result for result in runner.run_jobs(run, jobs)}
@@ -210,9 +222,16 @@ def test_a_retention_plan_is_also_lines_for_the_broker(scene: Scene) -> None:
 @pytest.mark.req("S4")
 def test_a_report_shows_totals_that_are_the_stores_own(scene: Scene) -> None:
     inbox: Rows = {"inbox": [{"seq": 1}], "body": [], "event": [{"seq": 1, "type": "peer_joined", "at": NOW}]}
-    report = build_report(scene.cut(1, small_town(), inbox), [])
+    ledger = clean_ledger(1, "run")
+    report = build_report(scene.cut(1, small_town(), inbox, ledger.tables), [])
     assert report["ok"]
-    source, daemon = report["sources"]
+    source, daemon, work = report["sources"]
+    committed = len(ledger["receipts"])
+    assert work["totals"]["cassette_steps.COMMITTED"] == {"lake": committed, "store": committed}
+    assert [row["run_id"] for row in work["runs"]] == [None, "run"]
+    assert work["runs"][0]["messages"] == len(ledger["messages"])
+    assert {row["span"]: row["steps"] for row in work["lead_times"]}["posted_to_receipt"] == committed
+    assert sum(row["requeues"] for row in work["requeued"]) == len(ledger["requeues"])
     assert daemon["totals"] == {"inbox": {"lake": 1, "store": 1}}
     assert daemon["events"] == [{"type": "peer_joined", "hour_at": NOW, "events": 1}]
     assert source["totals"]["message_history"] == {"lake": 3, "store": 3}

@@ -295,8 +295,92 @@ INBOX: Final = Kind(
     forgets=True,
 )
 
+# --- a ledger --------------------------------------------------------------------------------------
+
+
+def _of_ledger(
+    name: str, columns: Mapping[str, Type], *, series: str | None = None, is_body: bool = False
+) -> Table:
+    """Return a table by its rowids: the ledger's law keeps them dense, and in the order of commits."""
+    numbered = {**_columns(rowid="bigint"), **columns}
+    return Table(
+        name=name, columns=numbered, series=Series(series or name, "rowid"), key=("rowid",), is_body=is_body
+    )
+
+
+_STEPS: Final = _of_ledger(
+    "cassette_steps",
+    _columns(
+        step_id="string",
+        job_id="string",
+        ordinal="bigint",
+        status="string",
+        lease_owner="string",
+        lease_expires_at="string",
+        fencing_token="bigint",  # noqa: S106 - a column
+        created_at="string",
+        claimed_at="string",  # of the last claim; nobody notes it in a file of version 1
+    ),
+)
+
+# Of a record of what happened to a lease; a file of version 1 has none.
+_LEASE: Final = _columns(
+    step_id="string",
+    worker_id="string",
+    fencing_token="bigint",  # noqa: S106 - a column
+    lease_expires_at="string",
+    created_at="string",
+)
+
+LEDGER: Final = Kind(
+    name="ledger",
+    marker="cassette_messages",
+    files="ledger.db",
+    tables=(
+        _of_ledger(
+            "cassette_messages",
+            _columns(
+                message_id="string",
+                run_id="string",
+                source="string",
+                idempotency_key="string",
+                created_at="string",
+            ),
+        ),
+        _of_ledger(
+            "cassette_jobs",
+            _columns(job_id="string", message_id="string", intent="string", ordinal="bigint", created_at="string"),
+        ),
+        _STEPS,
+        Table(name="cassette_steps_open", columns=_STEPS.columns, growth=Growth.WHOLE, open_of="cassette_steps"),
+        _of_ledger(
+            "cassette_receipts",
+            _columns(
+                receipt_id="string",
+                step_id="string",
+                job_id="string",
+                worker_id="string",
+                fencing_token="bigint",  # noqa: S106 - a column
+                outcome="string",
+                created_at="string",
+            ),
+        ),
+        _of_ledger("cassette_requeues", _columns(requeue_id="string") | _LEASE),
+        _of_ledger("cassette_renewals", _columns(renewal_id="string") | _LEASE),
+        Table(
+            name="cassette_chain",
+            columns=_columns(seq="bigint", kind="string", row_id="string", hash="string"),
+            series=Series("cassette_chain", "seq"),
+            key=("seq",),
+        ),
+        _of_ledger("message_body", _columns(payload_json="string"), series="cassette_messages", is_body=True),
+        _of_ledger("step_body", _columns(payload_json="string"), series="cassette_steps", is_body=True),
+        _of_ledger("receipt_body", _columns(receipt_json="string"), series="cassette_receipts", is_body=True),
+    ),
+)
+
 # In the order in which messages pass them: what one handed on before it was read, is in the next.
-KINDS: Final = {kind.name: kind for kind in (OUTBOX, BROKER, INBOX)}
+KINDS: Final = {kind.name: kind for kind in (OUTBOX, BROKER, INBOX, LEDGER)}
 
 
 def kind_of(tables: Iterable[str]) -> Kind | None:

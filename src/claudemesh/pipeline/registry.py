@@ -3,7 +3,7 @@
 from typing import Final
 
 from claudemesh.pipeline.heads import publish_audit
-from claudemesh.pipeline.jobs import audit, latency, limits, orphans, retention, search, traffic
+from claudemesh.pipeline.jobs import audit, latency, ledger, limits, orphans, retention, search, traffic
 from claudemesh.pipeline.outputs import Job, Total
 from claudemesh.pipeline.plans import publish_plan
 from claudemesh.pipeline.shards import publish_archive
@@ -67,6 +67,22 @@ JOBS: Final = {
             totals={
                 "messages": Total("message_history", "messages"),
                 "deliveries": Total("delivery.{state}", "deliveries"),
+            },
+            has_figures=True,
+        ),
+        Job(
+            name="ledger",
+            kind="ledger",
+            outputs={
+                "runs": ledger.runs,
+                "steps": ledger.steps,
+                "outcomes": ledger.outcomes,
+                "lead_times": ledger.lead_times,
+                "requeued": ledger.requeued,
+            },
+            totals={
+                "steps": Total("cassette_steps.{status}", "steps"),
+                "outcomes": Total("cassette_receipts.{outcome}", "receipts"),
             },
             has_figures=True,
         ),

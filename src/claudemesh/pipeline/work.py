@@ -5,7 +5,7 @@ Nothing here loads Spark before that: an ingest without news starts no JVM.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -94,7 +94,7 @@ class Work:
             spark = self.spark()
             rows = sum(count for source in cut.sources.values() for count in source.rows.values())
             session.suit(spark, rows)
-            yield Run(spark, self.lake, cut, self.params(), self.progress)
+            yield Run(spark, self.lake, cut, replace(self.params(), cut_ms=self.until_ms(cut)), self.progress)
 
     def params(self) -> Params:
         asked = self._asked

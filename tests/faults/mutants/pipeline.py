@@ -7,6 +7,8 @@ from tests.requirements import Fault
 
 _AUDIT = "tests/spark/test_jobs_audit.py"
 _FILES = "tests/contract/pipeline/test_sqlite_source.py"
+_LEDGER = "tests/spark/test_jobs_ledger.py"
+_LEDGERS = "tests/contract/pipeline/test_ledger_source.py"
 _ORPHANS = "tests/spark/test_jobs_orphans.py"
 _RANGES = "tests/unit/pipeline/test_ranges.py"
 _SNAPSHOTS = "tests/contract/pipeline/test_postgres_source.py"
@@ -82,6 +84,73 @@ MUTANTS: tuple[Fault, ...] = (
         old="and (bodies or not one.is_body)",
         new="",
         test=f"{_SNAPSHOTS}::test_bodies_are_copied_only_if_they_are_asked_for",
+    ),
+    Fault(
+        what="A step that somebody holds is copied as if it stayed so.",
+        file="pipeline/sources/ledger_sqlite.sql",
+        old="SELECT rowid FROM cassette_steps WHERE status = 'LEASED'",
+        new="SELECT rowid FROM cassette_steps WHERE status = 'LOST'",
+        test=f"{_LEDGERS}::test_a_step_is_copied_once_it_is_committed_and_shown_as_open_until_then",
+    ),
+    Fault(
+        what="A ledger that came back from a backup is taken for what was copied, if only its requeues are others.",
+        file="pipeline/sources/ledger_sqlite.sql",
+        old="SELECT requeue_id FROM cassette_requeues WHERE rowid = ?1 ->> '$.cassette_requeues[0][0]'), '')\n"
+        "  || coalesce(' ' || (SELECT renewal_id FROM cassette_renewals WHERE rowid = ?1 ->> "
+        "'$.cassette_renewals[0][0]'), '')\n"
+        "  || coalesce(' ' || (SELECT hash FROM cassette_chain WHERE seq = ?1 ->> '$.cassette_chain[0][0]'), '')",
+        new="NULL), '')",
+        test=f"{_LEDGERS}"
+        "::test_a_ledger_that_came_back_from_a_backup_is_another_one_once_it_uses_its_numbers_again",
+    ),
+    Fault(
+        what="What a ledger is told to do is copied though nobody asked for it.",
+        file="pipeline/catalogue.py",
+        old='series="cassette_steps", is_body=True',
+        new='series="cassette_steps", is_body=False',
+        test=f"{_LEDGERS}::test_what_is_to_be_done_and_what_came_of_it_is_copied_only_if_it_is_asked_for",
+    ),
+    Fault(
+        what="Every file of a kind is read as if it were of the newest version.",
+        file="pipeline/sources/sqlite.py",
+        old='(f"{name}_v{version}", name)',
+        new="(name,)",
+        test=f"{_LEDGERS}::test_a_file_of_version_1_is_copied_without_what_it_does_not_have",
+    ),
+    Fault(
+        what="A ledger that was upgraded is another one.",
+        file="pipeline/sources/ledger_sqlite.sql",
+        old="so that an upgraded file is still the one that was copied.\nSELECT",
+        new="or others.\nSELECT 'version 1 ' ||",
+        test=f"{_LEDGERS}::test_the_copy_of_a_ledger_goes_on_after_its_upgrade",
+    ),
+    Fault(
+        what="A lease that runs out after the cut has run out before it.",
+        file="pipeline/jobs/ledger.py",
+        old='_ms("lease_expires_at") <= params.looked_ms',
+        new='_ms("lease_expires_at") <= params.now_ms',
+        test=f"{_LEDGER}::test_a_lease_that_ran_out_is_an_expiry_whether_it_was_requeued_or_not_yet",
+    ),
+    Fault(
+        what="A job on an older cut takes its leases for those of now.",
+        file="pipeline/work.py",
+        old="cut_ms=self.until_ms(cut)",
+        new="cut_ms=self.now_ms",
+        test="tests/unit/pipeline/test_work.py::test_jobs_are_told_when_the_stores_were_looked_at",
+    ),
+    Fault(
+        what="How long it took to claim a step is measured up to a claim that did not stand.",
+        file="pipeline/jobs/ledger.py",
+        old='F.when(F.col("status") != "PENDING", _ms("claimed_at"))',
+        new='_ms("claimed_at")',
+        test=f"{_LEDGER}::test_a_lease_that_ran_out_is_an_expiry_whether_it_was_requeued_or_not_yet",
+    ),
+    Fault(
+        what="A lease that nobody has requeued yet did not run out.",
+        file="pipeline/jobs/ledger.py",
+        old='F.expr("requeues + expired")',
+        new='F.expr("requeues")',
+        test=f"{_LEDGER}::test_a_lease_that_ran_out_is_an_expiry_whether_it_was_requeued_or_not_yet",
     ),
     Fault(
         what="A delivery to somebody else counts as the one that was wanted.",

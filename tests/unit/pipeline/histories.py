@@ -2,7 +2,8 @@
 
 The same seed makes the same history. There are retries, answers that got lost, refusals, topics, queues, rows that
 wait, that were given up or sent again by an operator, deliveries that were given back, and messages that retention
-deleted, one of whose ids was forgotten and used anew. `mutations` breaks the promises, one by one.
+deleted, one of whose ids was forgotten and used anew; and a ledger beside. `mutations` breaks the promises, one by
+one.
 """
 
 import random
@@ -13,6 +14,7 @@ from typing import Any
 from claudemesh.pipeline.catalogue import kind_of
 from claudemesh.pipeline.checks.invariants import INPUTS
 from claudemesh.pipeline.history import History, Line, to_row
+from tests.unit.pipeline.ledgers import clean_ledger
 
 Row = dict[str, Any]
 NAMES = ("alice", "bob", "carol")
@@ -38,6 +40,8 @@ class Story:
             if whose:
                 of_kind["owner"].append({"mesh": mesh, "owner": self.uid(whose)})
             self.tables[f"{mesh}/{name}"] = of_kind
+        self.ledger = clean_ledger(seed, mesh, version=2 if is_lake else 1)
+        self.tables[f"{mesh}/ledger"] = self.ledger.tables
         self.broker = self.tables[f"{mesh}/broker"]
         self.broker["mesh"].append({"id": 1, "uid": mesh})
         self.broker["member"] += [{"id": self.number(name), "uid": self.uid(name)} for name in NAMES]

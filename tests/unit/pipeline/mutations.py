@@ -6,6 +6,7 @@
 from collections.abc import Callable
 
 from tests.unit.pipeline.histories import NAMES, QUEUE, Row, Story
+from tests.unit.pipeline.ledgers import LEASE_MS
 
 Mutation = Callable[[Story], None]
 
@@ -211,6 +212,86 @@ def finished_by_a_zombie(story: Story) -> None:
     append(story, claim, f="done", version=claim["version"] - 1)
 
 
+# Of a ledger the same, in what it recorded.
+
+
+def held(story: Story) -> Row:
+    """Return a step of the ledger that somebody holds for the second time, at the end of all that is recorded."""
+    (step,) = story.ledger.post()
+    story.ledger.claim(step, "ann")
+    story.ledger.now_ms += LEASE_MS
+    story.ledger.requeue(step)
+    story.ledger.claim(step, "ben")
+    return step
+
+
+def held_by_two(story: Story) -> None:
+    story.ledger.renew(held(story))["worker_id"] = "cat"
+
+
+def finished_by_another(story: Story) -> None:
+    story.ledger.complete(held(story))["worker_id"] = "cat"
+
+
+def renewed_backwards(story: Story) -> None:
+    step = held(story)
+    story.ledger.renew(step)
+    story.ledger.renew({**step, "lease_owner": "ann", "fencing_token": 1})
+
+
+def chained_in_another_order(story: Story) -> None:
+    step = held(story)
+    story.ledger.renew(step)
+    links = story.ledger["chain"][-2:]
+    links[0]["seq"], links[1]["seq"] = links[1]["seq"], links[0]["seq"]
+
+
+def a_step_that_forgot_its_token(story: Story) -> None:
+    held(story).update(fencing_token=0, lease_owner=None, status="PENDING")
+
+
+def committed_for_one_who_was_requeued(story: Story) -> None:
+    step = held(story)
+    step |= {"fencing_token": 1, "lease_owner": "ann"}
+    story.ledger.complete(step)
+
+
+def committed_under_an_old_token(story: Story) -> None:
+    step = held(story)
+    story.ledger["requeues"].pop()
+    story.ledger["chain"].pop()
+    step["status"] = "COMMITTED"
+    story.ledger.receipt(step, "ann", 1)
+
+
+def committed_too_late(story: Story) -> None:
+    step = held(story)
+    story.ledger.now_ms += LEASE_MS
+    story.ledger.complete(step)
+
+
+def committed_by_nobody(story: Story) -> None:
+    held(story)["status"] = "COMMITTED"
+
+
+def a_receipt_that_commits_nothing(story: Story) -> None:
+    story.ledger.complete(step := held(story))
+    step["status"] = "LEASED"
+
+
+def a_receipt_for_no_step(story: Story) -> None:
+    step = held(story)
+    story.ledger.complete(step)
+    remove(story.ledger["steps"], step)
+    story.ledger["requeues"].pop()
+
+
+def committed_twice(story: Story) -> None:
+    step = held(story)
+    story.ledger.complete(step)
+    story.ledger.receipt(step, "ben", 2)
+
+
 def replaced_twice(story: Story) -> None:
     append(story, lines_of(story, "swap", "ok")[-1], version=1000)
 
@@ -246,9 +327,25 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "wrong_recipient": (misdirected, shown_to_another),
     "order_per_pair": (overtaken_on_the_way,),
     "redelivered_after_ack": (shown_as_new_again,),
-    "double_claim": (leased_to_two,),
-    "token_went_back": (leased_backwards,),
-    "zombie_done": (finished_by_a_zombie,),
+    "double_claim": (leased_to_two, held_by_two, finished_by_another),
+    "token_went_back": (
+        leased_backwards,
+        renewed_backwards,
+        chained_in_another_order,
+        a_step_that_forgot_its_token,
+    ),
+    "zombie_done": (
+        finished_by_a_zombie,
+        committed_for_one_who_was_requeued,
+        committed_under_an_old_token,
+        committed_too_late,
+    ),
+    "torn_commit": (
+        committed_by_nobody,
+        a_receipt_that_commits_nothing,
+        a_receipt_for_no_step,
+        committed_twice,
+    ),
     "lost_update": (replaced_twice,),
     "stale_overwrite": (replaced_blindly,),
     "presence_twice": (told_twice,),

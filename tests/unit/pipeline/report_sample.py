@@ -69,6 +69,32 @@ def sample(*, days: int = 3, violations: int = 2) -> dict[str, Any]:
             for kind in ("peer_joined", "peer_left")
         ],
     }
+    counts = {"messages": 40, "jobs": 40, "steps": 90, "pending": 3, "leased": 2, "committed": 85}
+    counts |= {"success": 80, "failure": 4, "aborted": 1, "expired": 1, "requeues": 8, "renewals": 5, "expiries": 9}
+    ledger = {
+        "name": "ledger-demo",
+        "kind": "ledger",
+        "store": "sqlite:///ledger.db",
+        "lag": {},
+        "totals": {"cassette_steps": {"lake": 90, "store": 90}},
+        "runs": [{"run_id": run, **counts} for run in (None, HOSTILE)],
+        "lead_times": [
+            {
+                "run_id": None,
+                "span": span,
+                "steps": 85,
+                "p50_ms": 20,
+                "p90_ms": 900,
+                "p99_ms": 4000,
+                "max_ms": 90_000,
+            }
+            for span in ("posted_to_claimed", "claimed_to_receipt", "posted_to_receipt")
+        ],
+        "requeued": [
+            {"run_id": "nightly", "step_id": step, "expiries": count, "requeues": count}
+            for step, count in (("01JH.1.1", 2), (HOSTILE, 7))
+        ],
+    }
     return {
         "cut": 7,
         "at": "2026-01-04T00:00:00Z",
@@ -83,5 +109,5 @@ def sample(*, days: int = 3, violations: int = 2) -> dict[str, Any]:
                 "items": items[:violations],
             },
         ],
-        "sources": [broker, inbox],
+        "sources": [broker, inbox, ledger],
     }

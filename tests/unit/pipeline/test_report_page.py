@@ -77,10 +77,11 @@ def test_how_long_a_transaction_is_open_is_left_out_where_nobody_was_told() -> N
 
 
 def test_a_page_draws_what_a_store_has_whatever_its_kind() -> None:
-    broker, inbox = sample()["sources"]
-    both = {**broker, **inbox, "kind": "later"}
-    page = build_page({**sample(), "sources": [both]})
+    broker, inbox, ledger = sample()["sources"]
+    all_ = {**broker, **inbox, **ledger, "kind": "later"}
+    page = build_page({**sample(), "sources": [all_]})
     titles = ["Totals", "Traffic", "Delivery latency: demo", "Dead letters", "Members seen", "Presence"]
+    titles += ["Runs", "Lead times", "Lease expiries"]
     assert [title for title in titles if f"<h3>{title}</h3>" not in page] == []
 
 
@@ -91,7 +92,25 @@ def test_latency_beside_totals_says_that_it_is_of_more_than_these_count() -> Non
 def test_a_cut_without_anything_has_a_page_all_the_same() -> None:
     empty = sample(days=0)
     empty["sources"][0] |= {"traffic": [], "latency": [], "dead_letters": [], "members": [], "totals": {}}
-    assert build_page(empty).count("Nothing in this cut") == 5
+    empty["sources"][2] |= {"runs": [], "lead_times": [], "requeued": [], "totals": {}}
+    assert build_page(empty).count("Nothing in this cut") == 8
+
+
+def test_a_ledger_shows_all_runs_first_and_how_long_its_steps_took() -> None:
+    page = build_page(sample())
+    runs, times = (page.split(f"<h3>{title}</h3>")[1].split("</table>")[0] for title in ("Runs", "Lead times"))
+    assert runs.index("<td>all</td>") < runs.index("&lt;img")
+    assert all(f"<td>{said}</td>" in times for said in ("posted to claimed", "20 ms", "900 ms", "4 s", "1.5 min"))
+
+
+def test_of_many_runs_the_largest_are_shown_and_how_many_there_are() -> None:
+    many = sample()
+    total, one = many["sources"][2]["runs"]
+    many["sources"][2]["runs"] = [total, *({**one, "run_id": f"run {i:03}"} for i in range(30))]
+    page = build_page(many)
+    assert "The 20 largest of 30." in page
+    assert "run 019" in page
+    assert "run 020" not in page
 
 
 # --- plots -----------------------------------------------------------------------------------------------

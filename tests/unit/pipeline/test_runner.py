@@ -138,8 +138,12 @@ def with_bodies(kind: str, *, bodies: bool) -> Cut:
 @pytest.mark.req("S4")
 @pytest.mark.parametrize(
     ("cut", "left_out"),
-    [(CUT, {"search"}), (with_bodies("inbox", bodies=True), {*NAMES} - {"search"})],
-    ids=["a broker", "an inbox with bodies"],
+    [
+        (CUT, {"search", "ledger"}),
+        (with_bodies("inbox", bodies=True), {*NAMES} - {"search"}),
+        (with_bodies("ledger", bodies=False), {*NAMES} - {"ledger"}),
+    ],
+    ids=["a broker", "an inbox with bodies", "a ledger"],
 )
 def test_all_jobs_are_those_that_have_something_to_read_and_the_others_are_named(
     cut: Cut, left_out: set[str]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from pyspark.errors import PySparkException
 
 from claudemesh.kernel.errors import ConfigError, DependencyError, IntegrityError, InvalidRequest
-from claudemesh.pipeline import session, work
+from claudemesh.pipeline import place, session, work
 from claudemesh.pipeline.catalogue import BROKER
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut
@@ -40,6 +40,18 @@ def test_jobs_are_told_what_the_command_was(tmp_path: Path) -> None:
     asked = Asked(since=5, retention_days=30, window_s=10, sends_per_window=7)
     told = work_in(tmp_path, asked).params()
     assert told == Params(ManualClock().wall_ms(), since_ms=5, retention_days=30, window_s=10, sends_per_window=7)
+
+
+@pytest.mark.req("S2")
+@pytest.mark.parametrize(("asked", "looked_ms"), [(Asked(), ManualClock().wall_ms()), (Asked(cut=1), 1_000)])
+def test_jobs_are_told_when_the_stores_were_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked, looked_ms: int
+) -> None:
+    monkeypatch.setattr(place, "check_whole", lambda *_: None)
+    monkeypatch.setattr(session, "suit", lambda *_: None)
+    monkeypatch.setattr(Work, "spark", lambda _: None)
+    with work_in(tmp_path, asked).run(cut_of()) as given:
+        assert given.params.looked_ms == looked_ms
 
 
 # --- an older cut ----------------------------------------------------------------------------------------

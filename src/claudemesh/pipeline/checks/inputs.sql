@@ -116,3 +116,33 @@ SELECT mesh, who, id, min(CASE WHEN ev = 'invoke' THEN asked END) AS first_asked
   sum(CASE WHEN ev = 'ok' THEN 1 ELSE 0 END) AS ok_times,
   sum(CASE WHEN ev = 'fail' THEN 1 ELSE 0 END) AS fail_times
 FROM h WHERE f = 'send' GROUP BY mesh, who, id
+
+-- name: step
+-- Steps of ledgers. What a mesh is elsewhere is here the run that a step belongs to.
+SELECT s.store, m.run_id AS run, s.step_id, s.status, s.lease_owner, s.lease_expires_at, s.fencing_token
+FROM ledger_cassette_steps AS s
+LEFT JOIN ledger_cassette_jobs AS j ON j.store = s.store AND j.job_id = s.job_id
+LEFT JOIN ledger_cassette_messages AS m ON m.store = j.store AND m.message_id = j.message_id
+
+-- name: receipted
+-- Receipts of ledgers.
+SELECT r.store, m.run_id AS run, r.step_id, r.receipt_id, r.worker_id AS worker, r.fencing_token AS token,
+  r.created_at AS at
+FROM ledger_cassette_receipts AS r
+LEFT JOIN ledger_cassette_jobs AS j ON j.store = r.store AND j.job_id = r.job_id
+LEFT JOIN ledger_cassette_messages AS m ON m.store = j.store AND m.message_id = j.message_id
+
+-- name: held
+-- Who held a step under which token, by all that its ledger recorded; `seq` is the place in the order of commits of
+-- what is chained.
+SELECT r.store, r.step_id, r.kind, r.worker, r.token, c.seq
+FROM (
+  SELECT store, step_id, 'receipt' AS kind, receipt_id AS row_id, worker, token FROM receipted
+  UNION ALL
+  SELECT store, step_id, 'requeue', requeue_id, worker_id, fencing_token FROM ledger_cassette_requeues
+  UNION ALL
+  SELECT store, step_id, 'renewal', renewal_id, worker_id, fencing_token FROM ledger_cassette_renewals
+  UNION ALL
+  SELECT store, step_id, 'lease', step_id, lease_owner, fencing_token FROM step WHERE lease_owner IS NOT NULL
+) AS r
+LEFT JOIN ledger_cassette_chain AS c ON c.store = r.store AND c.kind = r.kind AND c.row_id = r.row_id

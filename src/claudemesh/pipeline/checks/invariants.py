@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from claudemesh.pipeline.catalogue import BROKER, INBOX, OUTBOX, Kind
+from claudemesh.pipeline.catalogue import BROKER, INBOX, LEDGER, OUTBOX, Kind
 from claudemesh.storage.sqlfile import load_queries
 
 EVIDENCE: Final = ("what", "mesh", "id", "who", "detail")
-COUNTED: Final = ("h", "sent", "stored", "accepted", "queued", "received", "delivery")
+COUNTED: Final = ("h", "sent", "stored", "accepted", "queued", "received", "delivery", "step", "held", "receipted")
 
 
 class Input(NamedTuple):
@@ -29,6 +29,8 @@ class Input(NamedTuple):
 
 
 _OF_HISTORY: Final = ("mesh_id", "history_id")
+_OF_LEASE: Final = ("lease_owner", "lease_expires_at", "fencing_token")
+_OF_WORKER: Final = ("step_id", "worker_id", "fencing_token")
 _OF_ID: Final = ("sender_id", "client_message_id", "broker_message_id")
 
 INPUTS: Final = (
@@ -61,6 +63,13 @@ INPUTS: Final = (
     ),
     Input(INBOX, "inbox", ("seq", "sender_id", "client_message_id", "broker_message_id", "history_id", "topic")),
     Input(INBOX, "body", ("seq", "broker_message_id", "body")),
+    Input(LEDGER, "cassette_messages", ("message_id", "run_id")),
+    Input(LEDGER, "cassette_jobs", ("job_id", "message_id")),
+    Input(LEDGER, "cassette_steps", ("step_id", "job_id", "status", *_OF_LEASE)),
+    Input(LEDGER, "cassette_receipts", ("receipt_id", "job_id", "created_at", *_OF_WORKER)),
+    Input(LEDGER, "cassette_requeues", ("requeue_id", *_OF_WORKER)),
+    Input(LEDGER, "cassette_renewals", ("renewal_id", *_OF_WORKER)),
+    Input(LEDGER, "cassette_chain", ("seq", "kind", "row_id")),
     Input(OUTBOX, "owner", ("mesh", "owner")),
     Input(INBOX, "owner", ("mesh", "owner")),
 )

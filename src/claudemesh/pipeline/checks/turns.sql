@@ -1,14 +1,23 @@
 -- What was promised to those who take turns: at work, at a document, at being there. As in `sends.sql`, from the log
--- alone: what a store says of it now, it may have said otherwise before.
+-- alone, since what a store says of it now, it may have said otherwise before; but a ledger keeps what it said.
 
 -- name: double_claim
--- A lease is given once.
+-- A lease is given once, and to one.
 SELECT 'given ' || count(*) || ' times' AS what, mesh, key AS id, min(who) || ' ' || max(who) AS who,
   'token ' || version AS detail
 FROM h WHERE f = 'claim' AND ev = 'ok' AND key <> '' GROUP BY mesh, key, version HAVING count(*) > 1
+UNION ALL
+SELECT 'held by ' || n.workers || ' workers', s.run, n.step_id, n.who, 'token ' || n.token || ' in ' || n.store
+FROM (
+  SELECT store, step_id, token, count(DISTINCT worker) AS workers, min(worker) || ' ' || max(worker) AS who
+  FROM held GROUP BY store, step_id, token
+) AS n
+LEFT JOIN step AS s ON s.store = n.store AND s.step_id = n.step_id
+WHERE n.workers > 1
 
 -- name: token_went_back
--- Whoever asks after a lease was given gets a later one. Times of other machines, or of another start, say nothing.
+-- Whoever asks after a lease was given gets a later one. Times of other machines, or of another start, say nothing;
+-- the chain of a ledger does, and its step stands at the last token that it gave.
 SELECT 'given after a later one' AS what, c.mesh, c.key AS id, c.who, 'token ' || c.version AS detail
 FROM (
   SELECT mesh, key, who, version, asked, min(t) OVER (
@@ -17,15 +26,59 @@ FROM (
   FROM h WHERE f = 'claim' AND ev = 'ok' AND key <> ''
 ) AS c
 WHERE c.a_later_one < c.asked
+UNION ALL
+SELECT r.kind || ' after a later one', s.run, r.step_id, r.worker, 'token ' || r.token || ' in ' || r.store
+FROM (
+  SELECT store, step_id, kind, worker, token, max(token) OVER (
+    PARTITION BY store, step_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ) AS before
+  FROM held WHERE seq IS NOT NULL
+) AS r
+LEFT JOIN step AS s ON s.store = r.store AND s.step_id = r.step_id
+WHERE r.before > r.token
+UNION ALL
+SELECT 'forgotten by its step', s.run, s.step_id, '', 'token ' || n.token || ' in ' || s.store
+FROM step AS s
+JOIN (SELECT store, step_id, max(token) AS token FROM held GROUP BY store, step_id) AS n
+  ON n.store = s.store AND n.step_id = s.step_id
+WHERE n.token > s.fencing_token
 
 -- name: zombie_done
--- Nobody finishes what by then was leased to somebody else.
+-- Nobody finishes what by then was leased to somebody else; and where it was written down when a lease ended, nobody
+-- after that.
 SELECT 'done under an old lease' AS what, d.mesh, d.key AS id, d.who, 'token ' || d.version AS detail
 FROM h AS d
 JOIN h AS c ON c.mesh = d.mesh AND c.key = d.key AND c.f = 'claim' AND c.ev = 'ok' AND c.version > d.version
   AND c.boot = d.boot AND c.t < d.asked
 WHERE d.f = 'done' AND d.ev = 'ok'
 GROUP BY d.mesh, d.key, d.who, d.version
+UNION ALL
+SELECT
+  CASE
+    WHEN q.step_id IS NOT NULL THEN 'receipt for what was requeued'
+    WHEN s.fencing_token > r.token THEN 'receipt under an old lease'
+    ELSE 'receipt after the end of its lease'
+  END,
+  r.run, r.step_id, r.worker, 'token ' || r.token || ' in ' || r.store
+FROM receipted AS r
+JOIN step AS s ON s.store = r.store AND s.step_id = r.step_id
+LEFT JOIN held AS q ON q.store = r.store AND q.step_id = r.step_id AND q.token = r.token AND q.kind = 'requeue'
+WHERE q.step_id IS NOT NULL OR s.fencing_token > r.token OR r.at >= s.lease_expires_at
+
+-- name: torn_commit
+-- A step of a ledger is committed together with its receipt, of which there is one.
+SELECT 'committed without a receipt' AS what, s.run AS mesh, s.step_id AS id, s.lease_owner AS who, s.store AS detail
+FROM step AS s
+LEFT JOIN receipted AS r ON r.store = s.store AND r.step_id = s.step_id
+WHERE s.status = 'COMMITTED' AND r.receipt_id IS NULL
+UNION ALL
+SELECT 'receipt without a commit', r.run, r.step_id, r.worker, r.receipt_id || ' in ' || r.store
+FROM receipted AS r
+LEFT JOIN step AS s ON s.store = r.store AND s.step_id = r.step_id AND s.status = 'COMMITTED'
+WHERE s.step_id IS NULL
+UNION ALL
+SELECT count(*) || ' receipts', min(run), step_id, min(worker) || ' ' || max(worker), store
+FROM receipted GROUP BY store, step_id HAVING count(*) > 1
 
 -- name: lost_update
 -- Of several that start from one version, one gets through.

@@ -15,3 +15,8 @@ class Params:
     retention_days: int = RETENTION_DAYS
     window_s: int = WINDOW_S
     sends_per_window: int = SENDS_PER_WINDOW  # of a mesh that has no budget of its own
+    cut_ms: int | None = None  # when the stores were looked at, if that was not now
+
+    @property
+    def looked_ms(self) -> int:
+        return self.now_ms if self.cut_ms is None else self.cut_ms

@@ -13,6 +13,7 @@ from claudemesh.pipeline.runner import run_jobs
 from claudemesh.wire.instants import render_instant
 
 EVIDENCE_MAX: Final = 50
+RUNS_MAX: Final = 1_000
 
 
 def build_report(run: Run, checked: Iterable[Json]) -> Json:
@@ -117,7 +118,24 @@ def _describe_broker(run: Run, name: str, source: SourceCut) -> Json:
     }
 
 
-_FIGURES: Final = {"broker": _describe_broker, "outbox": _describe_outbox, "inbox": _describe_inbox}
+def _describe_ledger(run: Run, name: str, source: SourceCut) -> Json:
+    totals = {table: rows for table, rows in source.live.items() if table in source.counts}
+    for output, total in JOBS["ledger"].totals.items():
+        totals |= add_up(_given(run, "ledger", name, output), total, ())
+    return {
+        "totals": pair_totals(totals, source.counts),
+        "runs": order_runs(_given(run, "ledger", name, "runs"))[:RUNS_MAX],
+        "lead_times": [row for row in _given(run, "ledger", name, "lead_times") if row["run_id"] is None],
+        "requeued": _given(run, "ledger", name, "requeued"),
+    }
+
+
+_FIGURES: Final = {
+    "broker": _describe_broker,
+    "outbox": _describe_outbox,
+    "inbox": _describe_inbox,
+    "ledger": _describe_ledger,
+}
 
 
 def pair_totals(totals: Mapping[str, int], counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -128,6 +146,11 @@ def pair_totals(totals: Mapping[str, int], counts: Mapping[str, int]) -> dict[st
 
 def name_meshes(rows: Iterable[Mapping[str, Any]], slugs: Mapping[str, str]) -> list[Json]:
     return [{**row, "mesh": slugs.get(row["mesh"], row["mesh"])} for row in rows]
+
+
+def order_runs(rows: Iterable[Json]) -> list[Json]:
+    """Put the line of all runs first, and then the largest."""
+    return sorted(rows, key=lambda row: (row["run_id"] is not None, -row["steps"]))
 
 
 def _given(run: Run, job: str, source: str, output: str) -> list[Json]:

@@ -16,6 +16,12 @@ PERCENTILES: Final = {"p50_ms": "half", "p90_ms": "90 %", "p99_ms": "99 %"}
 MEMBERS_MAX: Final = 40
 MESHES_MAX: Final = 6
 REASONS_MAX: Final = 20
+RUNS_MAX: Final = 20
+SPANS: Final = {
+    "posted_to_claimed": "posted to claimed",
+    "claimed_to_receipt": "claimed to receipt",
+    "posted_to_receipt": "posted to receipt",
+}
 
 Row = Mapping[str, Any]
 
@@ -138,12 +144,47 @@ def _events(rows: Sequence[Row]) -> Iterable[Element]:
     yield _card("Presence", says, plots.bars(present, "peers"), present)
 
 
+def _runs(rows: Sequence[Row]) -> Iterable[Element]:
+    largest = [_named(row) for row in rows[: RUNS_MAX + 1]]  # the first is all of them
+    more = f" The {RUNS_MAX} largest of {len(rows) - 1}." if len(rows) > RUNS_MAX + 1 else ""
+    says = f"What was posted and what became of it. An expiry is a lease that ran out, requeued or not yet.{more}"
+    yield _card("Runs", says, _table(largest) if largest else plots.nothing())
+
+
+def _lead_times(rows: Sequence[Row]) -> Iterable[Element]:
+    total = {row["span"]: row for row in rows if row["run_id"] is None}
+    shown = [
+        {"span": says, "steps": row["steps"]}
+        | {label: plots.say_ms(row[name]) for name, label in {**PERCENTILES, "max_ms": "longest"}.items()}
+        for span, says in SPANS.items()
+        if (row := total.get(span))
+    ]
+    says = "From posted to the last claim, and to the receipt: so many steps took no longer."
+    yield _card("Lead times", says, _table(shown) if shown else plots.nothing())
+
+
+def _requeued(rows: Sequence[Row]) -> Iterable[Element]:
+    ordered = sorted(rows, key=lambda row: -row["expiries"])
+    most = {row["step_id"]: row["expiries"] for row in ordered[:REASONS_MAX]}
+    more = f" The {len(most)} most frequent of {len(rows)}." if len(most) < len(rows) else ""
+    says = f"Steps whose leases ran out, by how often.{more}"
+    yield _card("Lease expiries", says, plots.ranking(most, "expiries"))
+
+
+def _named(row: Row) -> Row:
+    run = "all" if row["run_id"] is None else row["run_id"]
+    return {"run": run, **{name: value for name, value in row.items() if name != "run_id"}}
+
+
 _FIGURES: Final = {  # drawn of every store that has them
     "traffic": _traffic,
     "latency": _latency,
     "dead_letters": _dead_letters,
     "members": _members,
     "events": _events,
+    "runs": _runs,
+    "lead_times": _lead_times,
+    "requeued": _requeued,
 }
 
 

@@ -1,8 +1,8 @@
-"""Stores in SQLite files: the embedded broker's, and the outboxes and inboxes of daemons.
+"""Stores in SQLite files: the embedded broker's, the outboxes and inboxes of daemons, and ledgers.
 
-One writer numbers the rows, so numbers are in the order of commits, and a range of them that was there once is
-never added to. Workers read such ranges with connections of their own; what has to agree is read in one transaction
-of the driver's. A file is only ever opened for reading: a second writer's checkpoint could harm it.
+Writers take turns to number the rows, so numbers are in the order of commits, and a range of them that was there
+once is never added to. Workers read such ranges with connections of their own; what has to agree is read in one
+transaction of the driver's. A file is only ever opened for reading: a second writer's checkpoint could harm it.
 
 Never in a process that has the same file open through another library: whoever closes a file first ends the locks
 of both.
@@ -13,7 +13,9 @@ How a table is read follows from the catalogue. What does not is in `<kind>_sqli
     open       the numbers of rows that may still change, in their order; of a kind that has such
     witness    what tells the last row of a position from another of its number; of a file that may be put back
     counts     names and the store's own counts: of tables, and of whatever a job adds up to
-and the tables that are not read as they stand, by their names.
+    version    which form of the tables a file has; of a kind that has several
+and the tables that are not read as they stand, by their names. What has to be asked otherwise of a file of version
+`<n>` is there as `<name>_v<n>`.
 """
 
 import json
@@ -50,6 +52,7 @@ _HERE: Final = files(__package__)
 _ROWS_A_PARTITION_MIN: Final = 100_000
 _OPEN: Final = "open"
 _WITNESS: Final = "witness"
+_VERSION: Final = "version"
 
 
 class SqliteStore:
@@ -80,32 +83,42 @@ class SqliteStore:
         journals = {one.name for one in self.kind.series if one.is_journal}
         with connected("sqlite", self.uri) as cursor:
             cursor.execute("BEGIN")
-            near = self._read_marks(cursor)
+            version = self._ask_version(cursor)
+            near = self._read_marks(cursor, version)
             cursor.execute("ROLLBACK")
-            yield _SqliteMoment(self, cursor, near, is_cut=False)
+            yield _SqliteMoment(self, cursor, near, version, is_cut=False)
             cursor.execute("BEGIN")
+            version = self._ask_version(cursor)
             held = {name: mark for name, mark in near.items() if journals and name not in journals}
-            yield _SqliteMoment(self, cursor, {**self._read_marks(cursor), **held}, is_cut=True)
+            marks = {**self._read_marks(cursor, version), **held}
+            yield _SqliteMoment(self, cursor, marks, version, is_cut=True)
             cursor.execute("ROLLBACK")
 
-    def _read_marks(self, cursor: Any) -> Position:  # noqa: ANN401 - ADBC's
-        said = fetch_named(cursor, self.statement("position"))
+    def _ask_version(self, cursor: Any) -> str:  # noqa: ANN401 - ADBC's
+        """Ask in each moment: a file may be brought to another version in between."""
+        if _VERSION not in self._sql.names():
+            return ""
+        return str(fetch_rows(cursor, self.statement(_VERSION))[0][0])
+
+    def _read_marks(self, cursor: Any, version: str) -> Position:  # noqa: ANN401 - as above
+        said = fetch_named(cursor, self.statement("position", version))
         marks: Position = {one.name: sorted(json.loads(said[one.name])) for one in self.kind.series}
         if _OPEN in self._sql.names():
-            numbers = (number for (number,) in fetch_rows(cursor, self.statement(_OPEN)))
+            numbers = (number for (number,) in fetch_rows(cursor, self.statement(_OPEN, version)))
             marks[_OPEN] = [list(one) for one in to_ranges(numbers)]
-        return {**marks, _WITNESS: self.ask_witness(cursor, marks)}
+        return {**marks, _WITNESS: self.ask_witness(cursor, marks, version)}
 
-    def ask_witness(self, cursor: Any, marks: Position) -> str | None:  # noqa: ANN401 - as above
+    def ask_witness(self, cursor: Any, marks: Position, version: str) -> str | None:  # noqa: ANN401 - as above
         """Return what stands at a position now; nothing, if it has gone since or nobody can say."""
         if _WITNESS not in self._sql.names():
             return None
-        said = fetch_rows(cursor, self.statement(_WITNESS), (json.dumps(marks),))
+        said = fetch_rows(cursor, self.statement(_WITNESS, version), (json.dumps(marks),))
         return said[0][0] if said else None
 
-    def statement(self, name: str) -> str:
-        """Return what the file says, or else what follows from the catalogue."""
-        return self._sql[name] if name in self._sql.names() else select(self.kind.table(name))
+    def statement(self, name: str, version: str = "") -> str:
+        """Return what the file says, first for that version of the tables, or else what the catalogue leads to."""
+        said = next((one for one in (f"{name}_v{version}", name) if one in self._sql.names()), None)
+        return self._sql[said] if said else select(self.kind.table(name))
 
 
 def select(table: Table) -> str:
@@ -133,6 +146,7 @@ class _SqliteMoment:
     store: SqliteStore
     cursor: Any
     position: Position
+    version: str  # of the tables in the file
     is_cut: bool
 
     def has_news(self, since: Position) -> bool:
@@ -141,7 +155,7 @@ class _SqliteMoment:
     def went_back(self, since: Position) -> bool:
         if any(is_behind(self.position[one.name], since[one.name]) for one in self.store.kind.series):
             return True
-        now = self.store.ask_witness(self.cursor, since)
+        now = self.store.ask_witness(self.cursor, since, self.version)
         return None not in (now, since[_WITNESS]) and now != since[_WITNESS]
 
     def reading(self, table: Table, since: Position | None, upto: Position, partitions: int) -> Reading | None:
@@ -151,7 +165,7 @@ class _SqliteMoment:
             ranges = subtract(candidates, [*map(tuple, upto[_OPEN])])
         if not ranges:
             return None
-        sql = self.store.statement(table.name)
+        sql = self.store.statement(table.name, self.version)
         shares = split(ranges, partitions, _ROWS_A_PARTITION_MIN)
         return Reading("sqlite", self.store.uri, tuple(Statement(sql, (json.dumps(share),)) for share in shares))
 
@@ -160,9 +174,9 @@ class _SqliteMoment:
             named = [dict(zip(table.columns, row, strict=True)) for row in read_owner(self.store.path)]
             return pa.Table.from_pylist(named, fields(table))
         if table.open_of:
-            sql, value = self.store.statement(table.open_of), self.position[_OPEN]
+            sql, value = self.store.statement(table.open_of, self.version), self.position[_OPEN]
         else:
-            sql, value = self.store.statement(table.name), self.position
+            sql, value = self.store.statement(table.name, self.version), self.position
         return fetch_table(self.cursor, "sqlite", sql, _bound(sql, value), fields(table))
 
     def lag(self) -> Mapping[str, float]:
@@ -173,7 +187,7 @@ class _SqliteMoment:
         kind = self.store.kind
         begun = since if kind.forgets else None
         new = {one.name: rise(_marks(begun, one), self.position[one.name]) for one in kind.series}
-        sql = self.store.statement("counts")
+        sql = self.store.statement("counts", self.version)
         counts: dict[str, int] = dict(fetch_rows(self.cursor, sql, _bound(sql, new)))
         known = before if kind.forgets else {}
         return {name: known.get(name, 0) + count for name, count in counts.items()}
