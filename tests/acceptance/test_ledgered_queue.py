@@ -103,6 +103,9 @@ async def test_what_is_held_is_completed_later_and_whoever_handed_it_over_answer
         claim = ("queue", "ack", "builds", "--id", held["broker_message_id"], "--ledger", str(place), "--json")
         refused = await claudemesh(bob, *claim, "--token", "7", status=1)
         assert "Fencing token mismatch" in refused["detail"]
+        forgot = ("queue", "ack", "builds", "--id", held["broker_message_id"], "--token", "1", "--json")
+        assert "say --ledger" in (await claudemesh(bob, *forgot, status=2))["detail"]
+        assert (await alice.get("/v1/trace/held"))["state"] == "delivered"
         done = await claudemesh(bob, *claim, "--token", str(held["lease_token"]), "--outcome", "ABORTED")
         assert done["outcome"] == "ABORTED"
         await is_acted(alice, "held")
@@ -118,13 +121,20 @@ async def test_what_is_held_is_completed_later_and_whoever_handed_it_over_answer
         assert not list((bob.state_dir / "handed-over").iterdir())
 
 
-async def test_a_command_without_a_ledger_and_a_path_that_is_no_ledger_are_refused_by_name(tmp_path: Path) -> None:
+async def test_what_cannot_be_worked_is_refused_by_name_before_the_queue_is_asked(tmp_path: Path) -> None:
     async with local_mesh(tmp_path, "alice", "bob") as (_, alice, bob):
         await put(alice, "one")
-        wrong = await claudemesh(bob, "queue", "work", "builds", "--json", "--", "true", status=2)
-        assert "--ledger" in wrong["detail"]
-        other = tmp_path / "text.db"
+        place, other = str(tmp_path / "work.db"), tmp_path / "text.db"
         other.write_text("not a database " * 100)
-        refused = await claudemesh(bob, "queue", "work", "builds", "--json", "--ledger", str(other), status=1)
+        work = ("queue", "work", "builds", "--json")
+        for words, said in (
+            (("--", "true"), "need --ledger"),
+            (("--ttl", "9s"), "need --ledger"),
+            (("--ledger", place, "--hold", "--", "true"), "one of them"),
+            (("--ledger", place, "--", "/no/such/program"), "/no/such/program"),
+            (("--ledger", place, "--ttl", "999d"), "ttl_seconds"),
+        ):
+            assert said in (await claudemesh(bob, *work, *words, status=2))["detail"]
+        refused = await claudemesh(bob, *work, "--ledger", str(other), status=1)
         assert refused["code"] == "ledger_refused"
         assert (await alice.get("/v1/trace/one"))["state"] == "accepted"  # nobody took it

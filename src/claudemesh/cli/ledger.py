@@ -7,7 +7,6 @@ repository that is worked in, `claudemesh ledger` one in the home.
 import json
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -15,16 +14,13 @@ import click
 
 from claudemesh.cli.command import DONE, FAILED, Group, Session
 from claudemesh.cli.render import escape, render_json
-from claudemesh.kernel.errors import CassetteInvalid, ConfigError
+from claudemesh.kernel.errors import CassetteInvalid
 from claudemesh.ledger import MessageCassette
 from claudemesh.ledger.api import PAGE_DEFAULT, TTL_S_DEFAULT, find_place, render_verdict
-from claudemesh.runtime.home import Home, read_private, write_private
-from claudemesh.runtime.keys import KeyPair
 
 Json = dict[str, Any]
 
 _PAGE_MAX: Final = 1_000
-_SEED_BYTES: Final = 32
 
 
 def _place(session: Session, db: Path | None) -> tuple[Path, bool]:
@@ -44,7 +40,7 @@ def _open(session: Session, db: Path | None, *, create: bool = False) -> Message
     return MessageCassette(db_path=place, create=create or may_create)
 
 
-def _read_json(file: IO[bytes], what: str) -> Any:  # noqa: ANN401 - JSON is anything
+def read_json(file: IO[bytes], what: str) -> Any:  # noqa: ANN401 - JSON is anything
     try:
         return json.loads(file.read())
     except (ValueError, RecursionError) as error:
@@ -91,11 +87,13 @@ def _verb(function: Callable[..., Any], *options: Decorator) -> None:
 # --- verbs ---------------------------------------------------------------------------------------------
 
 
-def verify(session: Session, db: Path | None, run_id: str | None, head: IO[bytes] | None) -> int:
+def verify(
+    session: Session, db: Path | None, run_id: str | None, head: IO[bytes] | None, pubkey: str | None
+) -> int:
     """Check schema, rows, chain and leases; exit 1 if anything is wrong."""
     from claudemesh.ledger import heads  # noqa: PLC0415 - only where one is given
 
-    expected = heads.parse(head.read()) if head else None
+    expected = heads.parse(head.read(), pubkey) if head else None
     with _open(session, db) as opened:
         issues = opened.find_issues(run_id, expected)
     sys.stderr.writelines(f"{escape(issue)}\n" for issue in issues)
@@ -110,6 +108,7 @@ _verb(
     click.option(
         "--head", type=click.File("rb"), metavar="FILE", help="A head from earlier that the chain must still have."
     ),
+    click.option("--pubkey", metavar="HEX", help="The key that the head must be signed with. [default: any]"),
 )
 
 
@@ -125,7 +124,7 @@ def post(  # noqa: PLR0913, PLR0917 - its options
     session.as_json = (
         True  # here `--json FILE` is the payload, as it always was, and what is printed is JSON anyway
     )
-    payload = _read_json(file, "the payload")
+    payload = read_json(file, "the payload")
     with _open(session, db, create=True) as opened:
         message_id, job_id = opened.post_message(payload, run_id, source, idempotency_key)
     session.out.document({"message_id": message_id, "job_id": job_id}, [])
@@ -164,7 +163,7 @@ def complete(  # noqa: PLR0913, PLR0917 - its options
     outcome: str,
 ) -> None:
     """Complete a step with a receipt from a JSON file."""
-    said = _read_json(receipt, "the receipt")
+    said = read_json(receipt, "the receipt")
     with _open(session, db) as opened:
         receipt_id = opened.complete_step(run_id, step_id, worker_id, fencing_token, said, outcome)
     session.out.document(
@@ -241,26 +240,12 @@ def head(session: Session, db: Path | None) -> None:
 
     with _open(session, db) as opened:
         ledger_id, end = opened.read_end()
-    keys, at = _signing_key(session.home), render_instant(SystemClock().wall_ms())
+    session.home.ensure()
+    keys, at = heads.signing_key(session.home.root / "ledger.key"), render_instant(SystemClock().wall_ms())
     session.out.write([render_json(heads.sign(keys, ledger_id, end.seq, end.hash, at))])
 
 
 _verb(head)
-
-
-def _signing_key(home: Home) -> KeyPair:
-    """Return the key that heads of this home are signed with; it is made with the first of them."""
-    path = home.root / "ledger.key"
-    home.ensure()
-    with suppress(FileExistsError):
-        write_private(path, KeyPair.generate().seed.hex().encode(), replace=False)
-    try:
-        seed = bytes.fromhex(read_private(path).decode())
-    except ValueError:
-        seed = b""
-    if len(seed) != _SEED_BYTES:
-        raise ConfigError(f"{path} does not hold a key: move it away, and a new one is made")
-    return KeyPair(seed)
 
 
 def list_(  # noqa: PLR0913, PLR0917 - its options
@@ -268,8 +253,9 @@ def list_(  # noqa: PLR0913, PLR0917 - its options
 ) -> None:
     """List steps in the order they were posted, with how they stand."""
     with _open(session, db) as opened:
-        steps = opened.list_steps(run_id, status, after=after, limit=limit)
-    more = steps[-1]["place"] if len(steps) == limit else None
+        found = opened.list_steps(run_id, status, after=after, limit=limit + 1)
+    steps = found[:limit]
+    more = steps[-1]["place"] if len(found) > limit else None
     rows = [
         (
             step["run_id"],

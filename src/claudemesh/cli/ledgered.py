@@ -1,14 +1,17 @@
 """`queue work --ledger` and `queue ack --ledger`: a queue's messages, worked through a ledger."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import which
 from typing import IO, TYPE_CHECKING, Any, Final
 
+import click
+
 from claudemesh.cli.command import DONE, FAILED, Session
+from claudemesh.cli.ledger import read_json
 from claudemesh.cli.render import escape, when
 from claudemesh.daemon import identity
-from claudemesh.kernel.errors import CassetteInvalid, MeshError
+from claudemesh.kernel.errors import CassetteUnavailable, MessageCassetteError
 from claudemesh.ledger import MessageCassette
 from claudemesh.sdk.bridge import LedgerQueue, Task
 
@@ -24,6 +27,8 @@ RENEWALS_PER_TTL: Final = 3
 def work_ledgered(  # noqa: PLR0913 - the options of `queue work`
     session: Session, client: "Client", name: str, place: Path, *, ttl_s: float, hold: bool, command: Sequence[str]
 ) -> int:
+    if command and which(command[0]) is None:
+        raise click.UsageError(f"there is no program {command[0]!r} to run")
     with MessageCassette(db_path=place) as ledger:
         queue = _queue(session, client, name, ledger)
         task = queue.take(ttl_s)
@@ -40,9 +45,9 @@ def work_ledgered(  # noqa: PLR0913 - the options of `queue work`
         session.out.document(_document(task), _lines(task))
         if hold:
             return DONE
-        try:
+        try:  # it was printed, and that was the work
             queue.complete(task, {"handed_to": queue.worker_id}, "SUCCESS")
-        except MeshError as error:  # it was printed: standard output has its one document
+        except MessageCassetteError as error:  # standard output has its one document
             session.out.say(f"{error} [{error.code}]")
             return FAILED
         return DONE
@@ -57,10 +62,7 @@ def ack_ledgered(  # noqa: PLR0913, PLR0917 - the options of `queue ack`
     outcome: str,
     receipt: IO[bytes] | None,
 ) -> None:
-    try:
-        said = json.loads(receipt.read()) if receipt else {}
-    except (ValueError, RecursionError) as error:
-        raise CassetteInvalid(f"the receipt is not JSON: {error}") from error
+    said = read_json(receipt, "the receipt") if receipt else {}
     with MessageCassette(db_path=place, create=False) as ledger:
         queue = _queue(session, client, name, ledger)
         receipt_id = queue.complete(queue.find(*held), said, outcome)
@@ -78,7 +80,10 @@ def _run(queue: LedgerQueue, task: Task, command: Sequence[str], ttl_s: float) -
     from claudemesh.runtime.processes import run_fed  # noqa: PLC0415 - only where there is a command
 
     def renew() -> None:
-        queue.renew(task, ttl_s)
+        try:
+            queue.renew(task, ttl_s)
+        except CassetteUnavailable as error:  # busy or failing for now; there are more tries before the lease ends
+            queue.warn(f"the lease could not be renewed: {error}")
 
     status, printed = run_fed(command, str(task.message.get("body", "")), ttl_s / RENEWALS_PER_TTL, renew)
     return status, printed[-OUTPUT_SHOWN:]

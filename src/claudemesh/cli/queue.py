@@ -7,6 +7,7 @@ import click
 
 from claudemesh.cli.command import DONE, Group, Session, parse_duration
 from claudemesh.cli.render import escape, when
+from claudemesh.sdk.notes import is_noted
 from claudemesh.wire.names import parse_topic
 
 
@@ -15,6 +16,8 @@ def parse_name(text: str) -> str:
 
 
 NAME = click.argument("name", type=parse_name)
+LEASE_TTL_S: Final = 300.0
+
 ID = click.option("--id", "broker_message_id", required=True, metavar="BROKER_ID", help="As `work` printed it.")
 TOKEN = click.option(
     "--token", type=int, required=True, metavar="N", help="The lease's token, as `work` printed it."
@@ -47,20 +50,22 @@ def create(session: Session, name: str) -> None:
 @queue.command()
 @NAME
 @LEDGER
-@click.option("--ttl", type=parse_duration, default="300s", show_default=True, help="How long a ledger's lease is.")
+@click.option("--ttl", type=parse_duration, help="With a ledger: how long the lease is. [default: 300s]")
 @click.option("--hold", is_flag=True, help="With a ledger: leave the step leased, for `ack --ledger` to complete.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARG]...]")
 @click.pass_obj
 def work(  # noqa: PLR0913 - its options
-    session: Session, name: str, place: Path | None, ttl: float, *, hold: bool, command: tuple[str, ...]
+    session: Session, name: str, place: Path | None, ttl: float | None, *, hold: bool, command: tuple[str, ...]
 ) -> int:
     """Take one message under a lease and print it; with --json `null` if there is none.
 
     With --ledger it is posted into a ledger once, claimed there, printed, completed, and its receipt is sent to
     whoever sent it. A COMMAND is run with the message on its standard input, and its exit status is the outcome.
     """
-    if place is None and (command or hold):
-        raise click.UsageError("a COMMAND and --hold need --ledger")
+    if place is None and (command or hold or ttl is not None):
+        raise click.UsageError("a COMMAND, --hold and --ttl need --ledger")
+    if command and hold:
+        raise click.UsageError("a COMMAND completes what it is given, and --hold leaves it: say one of them")
     with session.client() as client:
         if place is None:
             leased = client.queue_work(name)
@@ -68,7 +73,7 @@ def work(  # noqa: PLR0913 - its options
             return DONE
         from claudemesh.cli.ledgered import work_ledgered  # noqa: PLC0415 - only with a ledger
 
-        return work_ledgered(session, client, name, place, ttl_s=ttl, hold=hold, command=command)
+        return work_ledgered(session, client, name, place, ttl_s=ttl or LEASE_TTL_S, hold=hold, command=command)
 
 
 def _lines(leased: dict[str, Any] | None) -> list[str]:
@@ -88,7 +93,7 @@ def _lines(leased: dict[str, Any] | None) -> list[str]:
 @TOKEN
 @click.option("--handed-over", is_flag=True, help="A ledger has it: it is done once you reply, or ack it again.")
 @LEDGER
-@click.option("--outcome", default="SUCCESS", show_default=True, metavar="OUT", help="With a ledger: how it ended.")
+@click.option("--outcome", metavar="OUT", help="With a ledger: how it ended. [default: SUCCESS]")
 @click.option(
     "--receipt", type=click.File("rb"), metavar="FILE", help="With a ledger: the receipt, JSON; - is stdin."
 )
@@ -101,15 +106,21 @@ def ack(  # noqa: PLR0913 - its options
     *,
     handed_over: bool,
     place: Path | None,
-    outcome: str,
+    outcome: str | None,
     receipt: IO[bytes] | None,
 ) -> None:
     """Say that it is done; with --ledger, complete what `work --ledger --hold` took, and answer its sender."""
+    if place is None and (outcome or receipt):
+        raise click.UsageError("--outcome and --receipt need --ledger")
+    if place is not None and handed_over:
+        raise click.UsageError("what is in a ledger was handed over already")
+    if place is None and is_noted(session.state_dir, broker_message_id):
+        raise click.UsageError("it was handed over to a ledger, and is done with its receipt: say --ledger PATH")
     with session.client() as client:
         if place is not None:
             from claudemesh.cli.ledgered import ack_ledgered  # noqa: PLC0415 - only with a ledger
 
-            ack_ledgered(session, client, name, place, (broker_message_id, token), outcome, receipt)
+            ack_ledgered(session, client, name, place, (broker_message_id, token), outcome or "SUCCESS", receipt)
             return
         answer = client.queue_ack(name, broker_message_id, token, handed_over=handed_over)
     session.out.document(answer, [f"{'handed over' if handed_over else 'done'}: {escape(broker_message_id)}"])

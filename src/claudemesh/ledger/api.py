@@ -1,6 +1,5 @@
 """`MessageCassette`: the ledger as its callers know it. A thin layer that says what is to be; the law decides."""
 
-import json
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -76,10 +75,9 @@ class MessageCassette:
         policy.check_text(run_id, "run_id")
         policy.check_text(worker_id, "worker_id")
         ttl = policy.render_ttl(ttl_seconds)
-        claimed = self._file.write(
+        return self._file.write(
             lambda connection, version: entries.claim(connection, version, run_id, worker_id, ttl)
         )
-        return claimed | {"payload": json.loads(claimed["payload"])}
 
     def complete_step(  # noqa: PLR0913, PLR0917 - as it is documented
         self,
@@ -146,16 +144,20 @@ class MessageCassette:
     def find_step(self, run_id: str, idempotency_key: str) -> Row:
         """Return the first step of the message posted under a key."""
         row = self._file.read(lambda connection: entries.find_step(connection, run_id, idempotency_key))
-        return row | {"payload": json.loads(row.pop("payload_json"))}
+        return row | {"payload": policy.parse_json(row.pop("payload_json"), "the payload")}
 
     def find_receipts(self, run_id: str, idempotency_key: str) -> list[Row]:
         """Return the receipts that the message posted under a key has so far."""
         rows = self._file.read(lambda connection: entries.find_receipts(connection, run_id, idempotency_key))
-        return [row | {"receipt": json.loads(row.pop("receipt_json"))} for row in rows]
+        return [row | {"receipt": policy.parse_json(row.pop("receipt_json"), "a receipt")} for row in rows]
 
     def find_issues(self, run_id: str | None = None, head: Head | None = None) -> list[str]:
         """Return everything that is wrong, in words; with a head from earlier also whether it still fits."""
         return self._file.read(lambda connection: audit(connection, run_id, head))
+
+    def read_id(self) -> str:
+        """Return what tells this ledger from all others, wherever its file is."""
+        return self._file.read(law.read_ledger_id)
 
     def read_end(self) -> tuple[str, Link]:
         """Return the ledger's id and the end of its chain."""

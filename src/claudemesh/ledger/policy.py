@@ -4,22 +4,32 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from claudemesh.kernel.errors import CassetteInvalid
+from claudemesh.kernel.errors import CassetteInvalid, MessageCassetteError
 from claudemesh.ledger.model import OUTCOMES, SOURCES, STATUSES, Job
 
 INTENT_UNSAID: Final = "unspecified"
 TTL_S_MIN: Final = 0.001  # what the ledger's times tell apart
 TTL_S_MAX: Final = 366 * 24 * 3600  # a lease beyond a year is a mistake, and ten thousand of them have no date
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+
 
 def render_json(value: object, what: str) -> str:
     """Return a value in one form, so that the same value is the same text; refuse what JSON has no word for."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+        text = _ENCODER.encode(value)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise CassetteInvalid(f"{what} is not JSON: {error}") from error
     return text
+
+
+def parse_json(text: str, what: str) -> Any:  # noqa: ANN401 - JSON is anything
+    """Return what a text says; JSON to SQLite is not always JSON to Python, if others wrote it down."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MessageCassetteError(f"{what} is not JSON: {error}") from error
 
 
 def parse_jobs(payload: object) -> list[Job]:

@@ -98,7 +98,12 @@ def run_fed(argv: Sequence[str], text: str, every_s: float, beat: Callable[[], N
     """
     import subprocess  # noqa: PLC0415 - as above
 
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603 - no shell
+    with subprocess.Popen(  # noqa: S603 - a command of the user's, as a list of words
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=_binding(),  # noqa: PLW1509 - whoever runs one has one thread
+    ) as process:
         unsent: bytes | None = text.encode()
         try:
             while True:
@@ -214,8 +219,20 @@ def _start_bound(argv: Sequence[str]) -> "Popen[bytes]":
 
     What it prints goes to standard error: standard output is for our own answer.
     """
+    import subprocess  # noqa: PLC0415 - as above
+
+    return subprocess.Popen(  # noqa: S603 - our own program, as a list of words
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        process_group=0,
+        preexec_fn=_binding(),  # noqa: PLW1509 - the supervisor has one thread
+    )
+
+
+def _binding() -> Callable[[], None]:
+    """Return what a child does first, so that it hears signals and is stopped when we are gone."""
     import ctypes  # noqa: PLC0415 - as subprocess above
-    import subprocess  # noqa: PLC0415
 
     prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
@@ -226,10 +243,4 @@ def _start_bound(argv: Sequence[str]) -> "Popen[bytes]":
         if os.getppid() != parent:  # gone before it could be noticed
             os._exit(1)
 
-    return subprocess.Popen(  # noqa: S603 - our own program, as a list of words
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=2,
-        process_group=0,
-        preexec_fn=bind,  # noqa: PLW1509 - the supervisor has one thread
-    )
+    return bind

@@ -8,4 +8,5 @@ blocking    runs a plan on a thread          mesh         Mesh and what belongs 
 waiting     runs a plan in an event loop     async_mesh   AsyncMesh and what belongs to it
 find        where the daemon is
 memory      a whole mesh in this process, for tests
+bridge      a queue worked through a ledger  notes        what a home still has to answer for
 """

@@ -1,29 +1,31 @@
 """A queue of the mesh worked through a ledger: posted once, claimed, receipted, and answered with the receipt.
 
     queue ──lease──▶ ledger: post, under the message's id ──▶ note in `handed-over/` ──▶ ack: handed over
-                     ledger: claim ──▶ the caller works ──▶ receipt ──▶ reply to the sender, note removed
+                     ledger: claim ──▶ the caller works ──▶ receipt ──▶ ack once more ──▶ reply, note removed
 
-Each arrow may be the last before a crash, and each is safe to take again: a message that is leased again is the
-same post, a note without an ack is answered as any other, and a reply has the receipt's id, so that the daemon
-takes it once. Whoever handed a message over answers for it, whoever did the work: the note is in the home that did.
+Each arrow may be the last before a crash. A message that is leased again is the same post. A note is of one lease
+of the queue: it is answered only after the queue has confirmed that this lease handed the message over, so that no
+reply comes too early to count; a note whose lease was lost is dropped, since whoever has the next one answers. The
+reply has the receipt's id, so that a daemon takes it once. Whoever handed a message over answers for it, whoever
+did the work.
 """
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from claudemesh.kernel.errors import ConfigError, LeaseLost, NoPendingSteps, RequestError
-from claudemesh.ledger import MessageCassette
+from claudemesh.kernel.errors import LeaseLost, MeshError, NoPendingSteps, NotFound, RequestError
+from claudemesh.ledger import MessageCassette, policy
 from claudemesh.ledger.api import TTL_S_DEFAULT
-from claudemesh.runtime.home import ensure_private_dir, read_private, write_private
+from claudemesh.sdk import notes
+from claudemesh.sdk.notes import Note
 
 Json = dict[str, Any]
 
-NOTES: Final = "handed-over"
-
-_REQUEUED_SINCE: Final = 2
+RECEIPT_BYTES_MAX: Final = 64 * 1024  # a larger one stays in the ledger, and the reply says so
 
 
 class Mesh(Protocol):
@@ -74,12 +76,13 @@ class LedgerQueue:
     def take(self, ttl_seconds: float = TTL_S_DEFAULT) -> Task | None:
         """Bring one message from the queue into the ledger, and claim the first step there; None if there is none.
 
-        What a worker left behind whose lease expired can be claimed again first.
+        What a worker left behind whose lease expired can be claimed again first. Whatever could refuse it is asked
+        before the queue is: a message that comes back too often is a dead letter there.
         """
+        policy.render_ttl(ttl_seconds)
+        self.ledger.requeue_expired(self.run_id)  # refused if the schema is not the law's, or that of version 1
         self._hand_over()
         self.answer()
-        if self.ledger.read_version() == _REQUEUED_SINCE:
-            self.ledger.requeue_expired(self.run_id)
         try:
             step = self.ledger.claim_step(self.run_id, self.worker_id, ttl_seconds)
         except NoPendingSteps:
@@ -98,69 +101,71 @@ class LedgerQueue:
         task.lease_expires_at = self.ledger.renew_lease(*claim, ttl_seconds)
 
     def complete(self, task: Task, receipt: object, outcome: str) -> str:
-        """Write the receipt, and send it to whoever sent the message; return its id."""
+        """Write the receipt, and send it to whoever sent the message, now or with the next call; return its id."""
         claim = (task.run_id, task.step_id, task.worker_id, task.fencing_token)
         receipt_id = self.ledger.complete_step(*claim, receipt, outcome)
-        self.answer()
+        try:
+            self.answer()
+        except MeshError as error:  # the step is committed, and the note is there
+            self.warn(f"receipt {receipt_id} is written, and will be sent later: {error}")
         return receipt_id
 
     def answer(self) -> int:
         """Send what is due: the receipts of messages that were handed over from here. Return how many."""
-        answered = 0
-        for path in sorted((self.state_dir / NOTES).glob("*.json")):
-            answered += self._answer_one(path)
-        return answered
+        mine = (self.ledger.read_id(), self.run_id)
+        found = notes.read_all(self.state_dir, self.warn)
+        return sum(self._answer_one(note) for note in found if (note.ledger_id, note.run_id) == mine)
 
     def _hand_over(self) -> None:
         leased = self.mesh.queue_work(self.queue)
         if leased is None:
             return
-        # Nothing of the lease: whoever leases it next posts the very same.
+        # Nothing of the lease, nor what may change between two: whoever leases it next posts the very same.
         payload = {
             "intent": f"queue:{self.queue}",
             "mesh": self.slug,
             **{name: leased.get(name) for name in ("broker_message_id", "client_message_id", "from", "body")},
             **{name: leased[name] for name in ("meta", "reply_to_id") if leased.get(name)},
         }
-        message_id = leased["broker_message_id"]
+        message_id, token = leased["broker_message_id"], leased["lease_token"]
         self.ledger.post_message(payload, self.run_id, "SYSTEM", idempotency_key=message_id)
-        note = {"ledger": str(self.ledger.path.absolute()), "run_id": self.run_id, "to": leased["from"]}
-        path = self.state_dir / NOTES / f"{message_id}.json"
-        ensure_private_dir(path.parent)
-        write_private(path, json.dumps(note).encode())
-        try:
-            self.mesh.queue_ack(self.queue, message_id, leased["lease_token"], handed_over=True)
-        except LeaseLost:  # another worker has it by now, posts the same, and answers for it
-            path.unlink(missing_ok=True)
+        note = Note(self.ledger.read_id(), self.run_id, message_id, token, leased["from"])
+        notes.write(self.state_dir, note)
+        self._confirm(note)
 
-    def _answer_one(self, path: Path) -> bool:
+    def _confirm(self, note: Note) -> bool:
+        """Tell the queue that the message was handed over; False if the lease was lost, and with it the answer."""
         try:
-            note = json.loads(read_private(path))
-            place, run_id, to = note["ledger"], note["run_id"], note["to"]
-        except FileNotFoundError:  # another worker of this home has just answered it
+            self.mesh.queue_ack(self.queue, note.broker_message_id, note.lease_token, handed_over=True)
+        except (LeaseLost, NotFound):  # another lease has it by now, or it was too old to be kept
+            notes.drop(self.state_dir, note)
             return False
-        except (ValueError, TypeError, KeyError) as error:
-            raise ConfigError(f"{path} is not a note of a message that was handed over: {error}") from error
-        if (place, run_id) != (str(self.ledger.path.absolute()), self.run_id):
-            return False
-        receipts = self.ledger.find_receipts(run_id, path.stem)
-        if not receipts:
+        return True
+
+    def _answer_one(self, note: Note) -> bool:
+        receipts = self.ledger.find_receipts(note.run_id, note.broker_message_id)
+        if not receipts or not self._confirm(note):
             return False
         try:
-            self._reply(to, path.stem, receipts[0])
+            self._reply(note, receipts[0])
         except RequestError as error:
             if error.retry != "no":
                 raise
-            self.warn(f"the receipt of {path.stem} cannot be sent to {to}: {error}")
-        path.unlink(missing_ok=True)
+            self.warn(f"the receipt of {note.broker_message_id} cannot be sent to {note.to}: {error}")
+            with suppress(LeaseLost):  # done it is all the same
+                self.mesh.queue_ack(self.queue, note.broker_message_id, note.lease_token)
+        notes.drop(self.state_dir, note)
         return True
 
-    def _reply(self, to: str, message_id: str, receipt: Json) -> None:
+    def _reply(self, note: Note, receipt: Json) -> None:
         said = {name: receipt[name] for name in ("receipt_id", "outcome", "receipt")}
+        body = json.dumps(said, ensure_ascii=False, sort_keys=True)
+        if len(body.encode()) > RECEIPT_BYTES_MAX:
+            body = json.dumps({**said, "receipt": None, "is_too_large": True}, sort_keys=True)
         self.mesh.send(
-            to,
-            json.dumps(said, ensure_ascii=False, sort_keys=True),
+            note.to,
+            body,
             meta={"receipt_id": receipt["receipt_id"], "outcome": receipt["outcome"]},
-            reply_to_id=message_id,
+            reply_to_id=note.broker_message_id,
             client_message_id=f"receipt-{receipt['receipt_id']}",
         )

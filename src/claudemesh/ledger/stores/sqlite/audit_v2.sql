@@ -15,6 +15,14 @@ WHERE s.status IN ('LEASED', 'COMMITTED') AND s.lease_expires_at <> (
   WHERE n.step_id = s.step_id AND n.fencing_token = s.fencing_token AND n.worker_id = s.lease_owner
 )
 
+-- name: requeued_too_soon
+-- And so did one that was requeued.
+SELECT 'requeue ' || q.requeue_id || ' is of a lease that is not the one last renewed' FROM cassette_requeues AS q
+WHERE q.lease_expires_at <> (
+  SELECT max(n.lease_expires_at) FROM cassette_renewals AS n
+  WHERE n.step_id = q.step_id AND n.fencing_token = q.fencing_token AND n.worker_id = q.worker_id
+)
+
 -- name: renewed_by_another
 -- Only the holder of a lease renews it.
 SELECT 'renewal ' || n.renewal_id || ' is of another lease than its step''s' FROM cassette_renewals AS n

@@ -11,6 +11,7 @@ from typing import Any, Final
 import apsw
 
 from claudemesh.kernel.errors import CassetteConflict, MessageCassetteError, NoPendingSteps
+from claudemesh.ledger import policy
 from claudemesh.ledger.model import Claim, Post, Receipt, Row
 from claudemesh.ledger.stores.sqlite import chain
 from claudemesh.ledger.stores.sqlite.rows import fetch, fetch_named, fetch_one
@@ -70,7 +71,8 @@ def claim(connection: apsw.Connection, version: int, run_id: str, worker_id: str
         raise NoPendingSteps(f"No pending steps in run {run_id!r}")
     place, *step = found
     lease = fetch(connection, _OF[version]["claim"], (place, worker_id, ttl))[0]
-    return dict(zip(CLAIMED, (*step, *lease), strict=True))
+    claimed = dict(zip(CLAIMED, (*step, *lease), strict=True))
+    return claimed | {"payload": policy.parse_json(claimed["payload"], f"the payload of step {step[0]!r}")}
 
 
 def complete(connection: apsw.Connection, version: int, claim: Claim, receipt: Receipt) -> str:

@@ -33,7 +33,7 @@ from claudemesh.storage.sqlite.transactions import Transactions
 T = TypeVar("T")
 Mode = Literal["IMMEDIATE", "EXCLUSIVE"]
 
-_FAILURES: Final = (apsw.Error, MeshError, OSError)
+_FAILURES: Final = (apsw.Error, MeshError, OSError, UnicodeError)
 
 BEFORE_COMMIT: Final = points.declare("ledger.before_commit")
 AFTER_COMMIT: Final = points.declare("ledger.after_commit")
@@ -42,6 +42,7 @@ APPLICATION_ID: Final = 0x6C656467  # "ledg"
 BUSY_TIMEOUT_MS: Final = 30_000  # others commit in between, each in well under a millisecond
 CHECKPOINT_PAGES: Final = 1_000
 
+_SCHEMA: Final = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 # Is it empty, and has it anything of a ledger? One that lost its marks and its tables is not told from a new file.
 _CONTENT: Final = "SELECT count(*) = 0, coalesce(sum(lower(tbl_name) GLOB 'cassette_*'), 0) > 0 FROM sqlite_schema"
 
@@ -56,24 +57,28 @@ class LedgerFile:
         self._pid = os.getpid()
         self._seen: int | None = None  # PRAGMA data_version when the schema was last looked at
         self._version = 0
+        self._lawful: list[tuple[object, ...]] = []  # the schema that was found to be the law's
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True, version: int = law.NEWEST) -> Self:
         """Open a ledger as it is, or make a new one of the version in a file that is empty or not there."""
-        path = path.absolute()
+        path = path.parent.resolve() / path.name  # SQLite follows no link, not even to a folder
         if not create and not path.exists():
             raise MessageCassetteError(f"there is no ledger at {path}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             sync_guard.install()
             with one_at_a_time(path.parent):
-                provide(path)
+                if not _has_content(path):
+                    provide(path)
                 connection = connect(path, read_only=False)
                 try:
-                    return cls(connection, _prepare(connection, path, version))
+                    return cls(connection, _prepare(connection, path, version if create else None))
                 except BaseException:
                     connection.close()
                     raise
+        except MessageCassetteError:
+            raise
         except _FAILURES as error:
             raise translate(error) from error
 
@@ -90,6 +95,8 @@ class LedgerFile:
                 with self._transactions.committing():
                     outcome = work(connection, self._check_law())
                     points.reach(BEFORE_COMMIT)
+            except MessageCassetteError:
+                raise
             except _FAILURES as error:
                 raise translate(error) from error
         points.reach(AFTER_COMMIT)
@@ -105,6 +112,8 @@ class LedgerFile:
                     return work(self._connection)
                 finally:
                     self._connection.execute("ROLLBACK")
+            except MessageCassetteError:
+                raise
             except _FAILURES as error:
                 raise translate(error) from error
 
@@ -113,7 +122,9 @@ class LedgerFile:
         self._seen = None
 
     def close(self) -> None:
-        """May be called twice."""
+        """May be called twice; in a child it does nothing, since the connection is the parent's."""
+        if os.getpid() != self._pid:
+            return
         with self._turn:
             self._connection.close()
 
@@ -124,26 +135,38 @@ class LedgerFile:
     def _check_law(self) -> int:
         seen = self._connection.pragma("data_version")
         if seen != self._seen:
-            wrong = law.differences(self._connection)
-            if wrong:
-                raise CassetteAltered(f"{'; '.join(wrong)}. `verify` says all that is wrong")
-            self._version = law.read_version(self._connection) or 0
+            version, schema = law.read_version(self._connection), self._connection.execute(_SCHEMA).fetchall()
+            if (version, schema) != (self._version, self._lawful):  # to compare with the law takes thrice as long
+                wrong = law.differences(self._connection)
+                if wrong:
+                    raise CassetteAltered(f"{'; '.join(wrong)}. `verify` says all that is wrong")
+                self._version, self._lawful = version or 0, schema
             self._seen = seen
         return self._version
 
 
-def _prepare(connection: apsw.Connection, path: Path, version: int) -> Transactions:
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _prepare(connection: apsw.Connection, path: Path, version: int | None) -> Transactions:
+    """Make a connection ready; make a ledger of the version in a file that is empty, if there is to be one."""
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     is_marked = connection.pragma("application_id") == APPLICATION_ID
     is_empty, is_ledger = (bool(value) for value in connection.execute(_CONTENT).fetchall()[0])
     if not is_marked and not is_empty and not is_ledger:
         raise StoreCorrupt(f"{path} holds other things and no ledger")
+    if is_empty and not is_marked and version is None:
+        raise MessageCassetteError(f"there is no ledger at {path}")
+    provide(path)  # once more: only now is it known to be ours
     configure(connection)
     connection.pragma(
         "wal_autocheckpoint", CHECKPOINT_PAGES
     )  # whoever commits that far; no process is the only one
+    # A plan for a statement, and not for its values: else SQLite plans some of them anew with every call.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     transactions = Transactions(connection)
-    if is_empty and not is_marked:
+    if is_empty and not is_marked and version is not None:
         transactions.begin()
         with transactions.committing():
             law.enact(connection, after=0, upto=version)
@@ -156,14 +179,14 @@ def _prepare(connection: apsw.Connection, path: Path, version: int) -> Transacti
 def translate(error: BaseException) -> MessageCassetteError:
     """Say what went wrong as the ledger's one exception; a rule of the law speaks in its own words."""
     match error:
-        case MessageCassetteError():
-            return error
         case apsw.ConstraintError():
             return MessageCassetteError(str(error))
         case apsw.ConnectionClosedError():
             return MessageCassetteError("the ledger is closed")
         case apsw.SQLError():  # a table or a column is not there
             return CassetteAltered(str(error))
+        case UnicodeError():
+            return MessageCassetteError(f"a text is not UTF-8: {error}")
         case OSError():
             return MessageCassetteError(f"{error.filename}: {error.strerror}")
         case _:

@@ -4,6 +4,7 @@
 -- delete triggers are silent) and name a rowid of their choice. So every rule is said by a trigger, the CHECKs, UNIQUEs
 -- and foreign keys being there for readers; and every trigger that judges an insert looks for what it would replace.
 -- Each refusal begins with the words of the rule that it keeps. Only functions that SQLite 3.40 has are used.
+-- An instant is read with '+0 days', without which that SQLite leaves a 30th of February as it is.
 
 CREATE TABLE cassette_meta (
   key TEXT PRIMARY KEY NOT NULL,
@@ -80,7 +81,7 @@ BEGIN
       THEN RAISE(ABORT, 'Invalid source: it is USER, PLANNER, SYSTEM or WORKER')
     WHEN NOT coalesce(json_valid(NEW.payload_json), 0)
       THEN RAISE(ABORT, 'CHECK: payload_json is not JSON')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at)
+    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END;
 END;
@@ -116,7 +117,7 @@ BEGIN
       THEN RAISE(ABORT, 'CHECK: job_id and intent are never empty')
     WHEN NOT coalesce(NEW.ordinal BETWEEN 1 AND 2147483647, 0)
       THEN RAISE(ABORT, 'CHECK: an ordinal is positive, and at most 2147483647')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at)
+    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END;
 END;
@@ -161,7 +162,7 @@ BEGIN
       THEN RAISE(ABORT, 'CHECK: an ordinal is positive, and at most 2147483647')
     WHEN NOT coalesce(json_valid(NEW.payload_json), 0)
       THEN RAISE(ABORT, 'CHECK: payload_json is not JSON')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at)
+    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END;
 END;
@@ -233,7 +234,7 @@ BEGIN
       THEN RAISE(ABORT, 'Fencing token mismatch: a claim raises it by one')
     WHEN coalesce(NEW.lease_owner, '') = ''
       THEN RAISE(ABORT, 'Lease fields can only be set together: a lease has an owner')
-    WHEN NEW.lease_expires_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.lease_expires_at)
+    WHEN NEW.lease_expires_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.lease_expires_at, '+0 days')
       OR NEW.lease_expires_at IS NULL
       THEN RAISE(ABORT, 'Lease fields can only be set together: a lease ends at an instant such as 2026-01-31T12:00:00.000Z')
     WHEN NEW.lease_expires_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
@@ -291,7 +292,7 @@ BEGIN
       THEN RAISE(ABORT, 'CHECK: receipt_id is never empty')
     WHEN NOT coalesce(json_valid(NEW.receipt_json), 0)
       THEN RAISE(ABORT, 'CHECK: receipt_json is not JSON')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at)
+    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END
   FROM (SELECT 1) LEFT JOIN cassette_steps AS s ON s.step_id = NEW.step_id;

@@ -54,7 +54,7 @@ BEGIN
     ) THEN RAISE(ABORT, 'append-only: this lease was requeued, and the record is not replaced')
     WHEN coalesce(NEW.requeue_id, '') = ''
       THEN RAISE(ABORT, 'CHECK: requeue_id is never empty')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at)
+    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END
   FROM (SELECT 1) LEFT JOIN cassette_steps AS s ON s.step_id = NEW.step_id;
@@ -100,7 +100,7 @@ BEGIN
       THEN RAISE(ABORT, 'Wrong worker: another one holds the lease')
     WHEN NOT coalesce(s.lease_expires_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), 0)
       THEN RAISE(ABORT, 'lease expired: the step is not this worker''s any more')
-    WHEN NEW.lease_expires_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.lease_expires_at)
+    WHEN NEW.lease_expires_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.lease_expires_at, '+0 days')
       OR NOT coalesce(NEW.lease_expires_at > s.lease_expires_at, 0)
       THEN RAISE(ABORT, 'Lease fields can only be set to a later end by a renewal')
     WHEN EXISTS (
@@ -109,7 +109,7 @@ BEGIN
     ) THEN RAISE(ABORT, 'append-only: this lease was renewed so, and the record is not replaced')
     WHEN coalesce(NEW.renewal_id, '') = ''
       THEN RAISE(ABORT, 'CHECK: renewal_id is never empty')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at)
+    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END
   FROM (SELECT 1) LEFT JOIN cassette_steps AS s ON s.step_id = NEW.step_id;
@@ -140,6 +140,7 @@ ALTER TABLE cassette_steps ADD COLUMN claimed_at TEXT;
 
 DROP TRIGGER tr_steps_insert_guard;
 DROP TRIGGER tr_steps_fsm_illegal_2;
+DROP TRIGGER tr_steps_fsm_illegal_5; -- and back below as it was: the order of what is committed is filled in too
 DROP TRIGGER tr_steps_fsm_illegal_6;
 DROP TRIGGER tr_steps_lease_prevent_direct_set;
 DROP TRIGGER tr_steps_claim_guard;
@@ -197,7 +198,7 @@ BEGIN
       THEN RAISE(ABORT, 'CHECK: an ordinal is positive, and at most 2147483647')
     WHEN NOT coalesce(json_valid(NEW.payload_json), 0)
       THEN RAISE(ABORT, 'CHECK: payload_json is not JSON')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at)
+    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END;
 END;
@@ -223,6 +224,12 @@ BEGIN
       OR NEW.fencing_token IS NOT OLD.fencing_token OR NEW.claimed_at IS NOT OLD.claimed_at
       THEN RAISE(ABORT, 'Lease fields can only be set via PENDING -> LEASED: a requeue clears them and keeps the token')
   END;
+END;
+
+CREATE TRIGGER tr_steps_fsm_illegal_5 BEFORE UPDATE ON cassette_steps
+WHEN OLD.status = 'COMMITTED' AND NEW.status = 'COMMITTED'
+BEGIN
+  SELECT RAISE(ABORT, 'Illegal transition COMMITTED -> COMMITTED: what is committed stays');
 END;
 
 CREATE TRIGGER tr_steps_fsm_illegal_6 BEFORE UPDATE ON cassette_steps
@@ -256,7 +263,7 @@ BEGIN
       THEN RAISE(ABORT, 'Fencing token mismatch: a claim raises it by one')
     WHEN coalesce(NEW.lease_owner, '') = ''
       THEN RAISE(ABORT, 'Lease fields can only be set together: a lease has an owner')
-    WHEN NEW.lease_expires_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.lease_expires_at)
+    WHEN NEW.lease_expires_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.lease_expires_at, '+0 days')
       OR NEW.lease_expires_at IS NULL
       THEN RAISE(ABORT, 'Lease fields can only be set together: a lease ends at an instant such as 2026-01-31T12:00:00.000Z')
     WHEN NEW.lease_expires_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
