@@ -9,7 +9,7 @@ import sys
 
 import apsw
 
-from benchmarks import broker, canonical, daemon, engine, flat, limiter, mesh, peers, postgres
+from benchmarks import broker, canonical, daemon, engine, flat, ledger, limiter, mesh, peers, postgres
 from benchmarks.pipeline import compare, ingest
 
 SUITES = {
@@ -17,6 +17,7 @@ SUITES = {
     "canonical": canonical.run,
     "daemon": daemon.run,
     "broker": broker.run,
+    "ledger": ledger.run,
     "limiter": limiter.run,
     "mesh": mesh.run,
     "peers": peers.run,

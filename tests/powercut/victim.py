@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from claudemesh.ledger.stores.sqlite import file as ledger
 from claudemesh.storage.sqlite import writer
 from tests.powercut.recorder import Recorder, RecordingVfs, listen_to_directory_syncs, save
 
@@ -20,6 +21,7 @@ def checkpoint_early(pages: int) -> None:
     writer.CHECKPOINT_IDLE_PAGES = pages
     writer.CHECKPOINT_BUSY_PAGES = 2 * pages
     writer.WAL_PAGES_MAX = 4 * pages
+    ledger.CHECKPOINT_PAGES = pages
 
 
 def main(workload: str, folder: str, log: str, checkpoint_pages: str) -> None:

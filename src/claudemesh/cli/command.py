@@ -70,7 +70,7 @@ class Session:
 
     @property
     def out(self) -> Output:
-        return Output(as_json=self.as_json, no_color=self.surroundings.no_color)
+        return Output(as_json=self.as_json, no_color=self.surroundings.no_color, program=self.program)
 
     @cached_property
     def slug(self) -> str:

@@ -37,6 +37,8 @@ def _open(session: Session, db: Path | None, *, create: bool = False) -> Message
     place, may_create = _place(session, db)
     if session.program != "cortex" and db is None:
         session.home.ensure()
+    if may_create and not place.exists():
+        session.out.say(f"a new ledger: {place}")
     return MessageCassette(db_path=place, create=create or may_create)
 
 

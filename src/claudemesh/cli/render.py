@@ -64,8 +64,9 @@ def render_json(document: object) -> str:
 class Output:
     """Where a command's results go. What is said meanwhile goes to standard error, so that results can be piped."""
 
-    def __init__(self, *, as_json: bool, no_color: bool) -> None:
+    def __init__(self, *, as_json: bool, no_color: bool, program: str = "claudemesh") -> None:
         self.as_json = as_json
+        self._program = program
         self._no_color = no_color
 
     def document(self, document: object, lines: Iterable[str]) -> None:
@@ -77,7 +78,7 @@ class Output:
         sys.stdout.flush()  # a reader at the other end of a pipe is following
 
     def say(self, text: str) -> None:
-        sys.stderr.write(f"claudemesh: {escape(text)}\n")
+        sys.stderr.write(f"{self._program}: {escape(text)}\n")
         sys.stderr.flush()
 
     def paint(self, text: str, colour: Colour | None, stream: TextIO | None = None) -> str:

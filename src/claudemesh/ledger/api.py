@@ -136,23 +136,33 @@ class MessageCassette:
         limit: int = PAGE_DEFAULT,
     ) -> list[Row]:
         """Return steps in the order they were posted; `after` is the `place` of the last one seen."""
+        if run_id is not None:
+            policy.check_text(run_id, "run_id")
         if status is not None:
             policy.check_status(status)
+        policy.check_number(after, "after")
+        policy.check_number(limit, "limit")
         rows = self._file.read(lambda connection: entries.list_steps(connection, run_id, status, after, limit))
         return [row | {"is_expired": bool(row["is_expired"])} for row in rows]
 
     def find_step(self, run_id: str, idempotency_key: str) -> Row:
         """Return the first step of the message posted under a key."""
+        policy.check_text(run_id, "run_id")
+        policy.check_text(idempotency_key, "idempotency_key")
         row = self._file.read(lambda connection: entries.find_step(connection, run_id, idempotency_key))
-        return row | {"payload": policy.parse_json(row.pop("payload_json"), "the payload")}
+        return row | {"payload": policy.parse_json(row.pop("payload_json"))}
 
     def find_receipts(self, run_id: str, idempotency_key: str) -> list[Row]:
         """Return the receipts that the message posted under a key has so far."""
+        policy.check_text(run_id, "run_id")
+        policy.check_text(idempotency_key, "idempotency_key")
         rows = self._file.read(lambda connection: entries.find_receipts(connection, run_id, idempotency_key))
-        return [row | {"receipt": policy.parse_json(row.pop("receipt_json"), "a receipt")} for row in rows]
+        return [row | {"receipt": policy.parse_json(row.pop("receipt_json"))} for row in rows]
 
     def find_issues(self, run_id: str | None = None, head: Head | None = None) -> list[str]:
         """Return everything that is wrong, in words; with a head from earlier also whether it still fits."""
+        if run_id is not None:
+            policy.check_text(run_id, "run_id")
         return self._file.read(lambda connection: audit(connection, run_id, head))
 
     def read_id(self) -> str:
@@ -161,8 +171,8 @@ class MessageCassette:
 
     def read_end(self) -> tuple[str, Link]:
         """Return the ledger's id and the end of its chain."""
-        if self.read_version() != law.NEWEST:
-            raise MessageCassetteError("a head needs version 2: `cortex cassette upgrade` first")
+        if (self.read_version() or 0) < law.CHAINED_SINCE:
+            raise MessageCassetteError(f"a head needs version {law.CHAINED_SINCE}: `cortex cassette upgrade` first")
         return self._file.read(lambda connection: (law.read_ledger_id(connection), chain.read_end(connection)))
 
     def read_version(self) -> int | None:

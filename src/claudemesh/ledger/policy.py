@@ -4,10 +4,11 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from claudemesh.kernel.errors import CassetteInvalid, MessageCassetteError
+from claudemesh.kernel.errors import CassetteInvalid
 from claudemesh.ledger.model import OUTCOMES, SOURCES, STATUSES, Job
 
 INTENT_UNSAID: Final = "unspecified"
+NUMBER_MAX: Final = 2**63 - 1  # of SQLite
 TTL_S_MIN: Final = 0.001  # what the ledger's times tell apart
 TTL_S_MAX: Final = 366 * 24 * 3600  # a lease beyond a year is a mistake, and ten thousand of them have no date
 
@@ -24,12 +25,16 @@ def render_json(value: object, what: str) -> str:
     return text
 
 
-def parse_json(text: str, what: str) -> Any:  # noqa: ANN401 - JSON is anything
-    """Return what a text says; JSON to SQLite is not always JSON to Python, if others wrote it down."""
+def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON is anything
+    """Return what a text says, or the text itself, if SQLite takes it for JSON and Python does not.
+
+    A number of ten thousand digits is such a case. Whoever has to deal with it gets it, and can say that it failed;
+    to refuse it would keep all that wait behind it from being claimed.
+    """
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MessageCassetteError(f"{what} is not JSON: {error}") from error
+    except (ValueError, RecursionError):
+        return text
 
 
 def parse_jobs(payload: object) -> list[Job]:
@@ -90,9 +95,13 @@ def _check_one_of(value: object, allowed: Sequence[str], what: str) -> str:
 
 
 def check_token(token: object) -> int:
-    if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < 2**63:
-        raise CassetteInvalid(f"a fencing token is a whole number, as the claim gave it, and not {token!r}")
-    return token
+    return check_number(token, "a fencing token")
+
+
+def check_number(value: object, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= NUMBER_MAX:
+        raise CassetteInvalid(f"{what} is a whole number of at least 0, and not {value!r}")
+    return value
 
 
 def render_ttl(ttl_seconds: object) -> str:

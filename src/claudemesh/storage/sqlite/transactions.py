@@ -31,15 +31,22 @@ class Transactions:
         """Commit what was begun when the block ends; roll it back if the block raises or ended it by itself."""
         try:
             yield
-            self._check_whole()
-            self._may_commit = True
-            self._connection.execute("COMMIT")
+            self.commit()
         except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            self.roll_back()
             raise
+
+    def commit(self) -> None:
+        self._check_whole()
+        self._may_commit = True
+        try:
+            self._connection.execute("COMMIT")
         finally:
             self._may_commit = False
+
+    def roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def _check_whole(self) -> None:
         if self._was_rolled_back or not self._connection.in_transaction:

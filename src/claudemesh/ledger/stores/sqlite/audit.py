@@ -15,10 +15,8 @@ from claudemesh.storage.sqlfile import Queries, load_queries
 
 _HERE: Final = files(__package__)
 _ALWAYS: Final = load_queries(_HERE / "audit.sql")
-_OF: Final = {version: load_queries(_HERE / f"audit_v{version}.sql") for version in (1, 2)}
+_OF: Final = {version: load_queries(_HERE / f"audit_v{version}.sql") for version in law.VERSIONS}
 _EXPIRED: Final = load_queries(_HERE / "expired.sql")
-
-_CHAINED_SINCE: Final = 2
 
 
 def audit(connection: apsw.Connection, run_id: str | None, head: Mapping[str, Any] | None) -> list[str]:
@@ -28,7 +26,7 @@ def audit(connection: apsw.Connection, run_id: str | None, head: Mapping[str, An
     if version in _OF:
         for queries in (_ALWAYS, _OF[version]):
             issues += _ask(connection, queries)
-        if version >= _CHAINED_SINCE:
+        if version >= law.CHAINED_SINCE:
             issues += _careful(lambda: chain.audit(connection), "the chain cannot be read")
     issues += _careful(lambda: _words(connection, _EXPIRED["expired"], run_id), "leases cannot be read")
     if head is not None:

@@ -41,6 +41,12 @@ WHERE s.status = 'COMMITTED' AND NOT EXISTS (
 SELECT 'receipt ' || r.receipt_id || ' is for a step that is not COMMITTED' FROM cassette_receipts AS r
 WHERE NOT EXISTS (SELECT 1 FROM cassette_steps AS s WHERE s.step_id = r.step_id AND s.status = 'COMMITTED')
 
+-- name: receipt_too_late
+-- A receipt is written while its lease lasts.
+SELECT 'receipt ' || r.receipt_id || ' was written after its lease ended' FROM cassette_receipts AS r
+JOIN cassette_steps AS s ON s.step_id = r.step_id
+WHERE r.created_at >= s.lease_expires_at
+
 -- name: receipt_twice
 -- Once.
 SELECT 'step ' || step_id || ' has ' || count(*) || ' receipts' FROM cassette_receipts

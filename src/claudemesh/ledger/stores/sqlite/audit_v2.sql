@@ -16,7 +16,12 @@ WHERE s.status IN ('LEASED', 'COMMITTED') AND s.lease_expires_at <> (
 )
 
 -- name: requeued_too_soon
--- And so did one that was requeued.
+-- A lease is requeued after its end.
+SELECT 'requeue ' || requeue_id || ' was written before its lease ended' FROM cassette_requeues
+WHERE created_at < lease_expires_at
+
+-- name: requeued_not_as_renewed
+-- And that is the end that its last renewal gave it.
 SELECT 'requeue ' || q.requeue_id || ' is of a lease that is not the one last renewed' FROM cassette_requeues AS q
 WHERE q.lease_expires_at <> (
   SELECT max(n.lease_expires_at) FROM cassette_renewals AS n

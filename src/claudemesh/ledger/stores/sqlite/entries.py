@@ -13,16 +13,13 @@ import apsw
 from claudemesh.kernel.errors import CassetteConflict, MessageCassetteError, NoPendingSteps
 from claudemesh.ledger import policy
 from claudemesh.ledger.model import Claim, Post, Receipt, Row
-from claudemesh.ledger.stores.sqlite import chain
+from claudemesh.ledger.stores.sqlite import chain, law
 from claudemesh.ledger.stores.sqlite.rows import fetch, fetch_named, fetch_one
 from claudemesh.storage.sqlfile import load_queries
 
 _HERE: Final = files(__package__)
 _SQL: Final = load_queries(_HERE / "entries.sql")
-_OF: Final = {version: load_queries(_HERE / f"entries_v{version}.sql") for version in (1, 2)}
-
-_CHAINED_SINCE: Final = 2
-_REQUEUED_SINCE: Final = 2
+_OF: Final = {version: load_queries(_HERE / f"entries_v{version}.sql") for version in law.VERSIONS}
 
 CLAIMED: Final = (
     "step_id", "job_id", "message_id", "ordinal", "payload", "fencing_token", "lease_expires_at",
@@ -43,7 +40,7 @@ def post(connection: apsw.Connection, version: int, post: Post) -> tuple[str, st
     for job_ordinal, job in enumerate(post.jobs, start=1):
         job_id = f"{post.message_id}.{job_ordinal}"
         connection.execute(_SQL["post_job"], (job_id, post.message_id, job.intent, job_ordinal, created_at))
-        place = (post.run_id, order, job_ordinal) if version >= _CHAINED_SINCE else ()
+        place = (post.run_id, order, job_ordinal) if version >= law.CHAINED_SINCE else ()
         connection.executemany(
             _OF[version]["post_step"],
             [
@@ -72,7 +69,7 @@ def claim(connection: apsw.Connection, version: int, run_id: str, worker_id: str
     place, *step = found
     lease = fetch(connection, _OF[version]["claim"], (place, worker_id, ttl))[0]
     claimed = dict(zip(CLAIMED, (*step, *lease), strict=True))
-    return claimed | {"payload": policy.parse_json(claimed["payload"], f"the payload of step {step[0]!r}")}
+    return claimed | {"payload": policy.parse_json(claimed["payload"])}
 
 
 def complete(connection: apsw.Connection, version: int, claim: Claim, receipt: Receipt) -> str:
@@ -138,12 +135,13 @@ def _find(connection: apsw.Connection, run_id: str, step_id: str) -> dict[str, A
 
 
 def _need_version(version: int, verb: str) -> None:
-    if version < _REQUEUED_SINCE:
+    if version < law.REQUEUED_SINCE:
         raise MessageCassetteError(
-            f"{verb} needs version 2, and the ledger has version {version}: `cortex cassette upgrade` first"
+            f"{verb} needs version {law.REQUEUED_SINCE}, and the ledger has version {version}: "
+            "`cortex cassette upgrade` first"
         )
 
 
 def _chain(connection: apsw.Connection, version: int, kind: str, row_id: str) -> None:
-    if version >= _CHAINED_SINCE:
+    if version >= law.CHAINED_SINCE:
         chain.append(connection, kind, row_id)

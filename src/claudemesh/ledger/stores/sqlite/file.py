@@ -1,9 +1,9 @@
 """A ledger's file: how it is opened, and what holds in every transaction on it.
 
 Many processes write to one ledger, each through a connection of its own; SQLite's lock puts them in a row. Opening
-changes nothing in a file that is there. A write begins with a look at the schema: by then it is this transaction's
-alone, and if it is not the law's nothing is written. The look is skipped while no other connection has committed
-anything, since this one changes the schema in an upgrade only.
+changes nothing of a ledger that is there; its journal becomes a WAL. A write begins with a look at the schema: by
+then it is this transaction's alone, and if it is not the law's nothing is written. The look is skipped while no
+other connection has committed anything, since this one changes the schema in an upgrade only.
 """
 
 import os
@@ -69,7 +69,7 @@ class LedgerFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             sync_guard.install()
             with one_at_a_time(path.parent):
-                if not _has_content(path):
+                if not _has_content(path):  # who may read one that is there was decided by whoever made it
                     provide(path)
                 connection = connect(path, read_only=False)
                 try:
@@ -85,16 +85,20 @@ class LedgerFile:
     def write(self, work: Callable[[apsw.Connection, int], T], mode: Mode = "IMMEDIATE") -> T:
         """Do work in one transaction, given the connection and the ledger's version; return after its commit.
 
-        Written without helpers that open and close: this is passed twice for every step.
+        Written out, without a context for each concern: this is passed twice for every step.
         """
         self._check_process()
         connection = self._connection
         with self._turn:
             try:
                 self._transactions.begin(mode)
-                with self._transactions.committing():
+                try:
                     outcome = work(connection, self._check_law())
                     points.reach(BEFORE_COMMIT)
+                    self._transactions.commit()
+                except BaseException:
+                    self._transactions.roll_back()
+                    raise
             except MessageCassetteError:
                 raise
             except _FAILURES as error:
@@ -158,11 +162,8 @@ def _prepare(connection: apsw.Connection, path: Path, version: int | None) -> Tr
         raise StoreCorrupt(f"{path} holds other things and no ledger")
     if is_empty and not is_marked and version is None:
         raise MessageCassetteError(f"there is no ledger at {path}")
-    provide(path)  # once more: only now is it known to be ours
     configure(connection)
-    connection.pragma(
-        "wal_autocheckpoint", CHECKPOINT_PAGES
-    )  # whoever commits that far; no process is the only one
+    connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)  # by whoever commits: no process is the only one
     # A plan for a statement, and not for its values: else SQLite plans some of them anew with every call.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     transactions = Transactions(connection)

@@ -25,7 +25,8 @@ def upgrade(ledger: LedgerFile) -> tuple[int, int]:
             )
         ledger.forget_law()
         law.enact(connection, after=version, upto=law.NEWEST)
-        chain.append_all(connection)
+        if version < law.CHAINED_SINCE:
+            chain.append_all(connection)
         return version, law.NEWEST
 
     return ledger.write(work, "EXCLUSIVE")

@@ -12,9 +12,15 @@ from typing import Final, NamedTuple
 import apsw
 
 NEWEST: Final = 2
+VERSIONS: Final = tuple(range(1, NEWEST + 1))
 
-_TEXTS: Final = tuple((files(__package__) / f"v{version}.sql").read_text(encoding="utf-8") for version in (1, 2))
+# What came with which version.
+REQUEUED_SINCE: Final = 2
+CHAINED_SINCE: Final = 2
+
+_TEXTS: Final = tuple((files(__package__) / f"v{version}.sql").read_text(encoding="utf-8") for version in VERSIONS)
 _OBJECTS: Final = "SELECT type, name, lower(tbl_name), sql FROM sqlite_schema"
+_VERSION_DIGITS_MAX: Final = 9
 _META: Final = "SELECT value FROM cassette_meta WHERE key = ?"
 
 
@@ -36,7 +42,7 @@ def enact(connection: apsw.Connection, *, after: int, upto: int) -> None:
 def read_version(connection: apsw.Connection) -> int | None:
     """Return the version that a file says it has, or None if it says none."""
     said = _read_meta(connection, "db_version")
-    return int(said) if said.isdecimal() else None
+    return int(said) if said.isdecimal() and len(said) <= _VERSION_DIGITS_MAX else None
 
 
 def read_ledger_id(connection: apsw.Connection) -> str:

@@ -4,7 +4,7 @@
 -- delete triggers are silent) and name a rowid of their choice. So every rule is said by a trigger, the CHECKs, UNIQUEs
 -- and foreign keys being there for readers; and every trigger that judges an insert looks for what it would replace.
 -- Each refusal begins with the words of the rule that it keeps. Only functions that SQLite 3.40 has are used.
--- An instant is read with '+0 days', without which that SQLite leaves a 30th of February as it is.
+-- The end of a lease is read with '+0 days', without which that SQLite leaves a 30th of February as it is.
 
 CREATE TABLE cassette_meta (
   key TEXT PRIMARY KEY NOT NULL,
@@ -81,7 +81,8 @@ BEGIN
       THEN RAISE(ABORT, 'Invalid source: it is USER, PLANNER, SYSTEM or WORKER')
     WHEN NOT coalesce(json_valid(NEW.payload_json), 0)
       THEN RAISE(ABORT, 'CHECK: payload_json is not JSON')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
+    WHEN NOT coalesce(NEW.created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*', 0)
+      OR julianday(NEW.created_at) IS NULL
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END;
 END;
@@ -117,7 +118,8 @@ BEGIN
       THEN RAISE(ABORT, 'CHECK: job_id and intent are never empty')
     WHEN NOT coalesce(NEW.ordinal BETWEEN 1 AND 2147483647, 0)
       THEN RAISE(ABORT, 'CHECK: an ordinal is positive, and at most 2147483647')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
+    WHEN NOT coalesce(NEW.created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*', 0)
+      OR julianday(NEW.created_at) IS NULL
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END;
 END;
@@ -162,7 +164,8 @@ BEGIN
       THEN RAISE(ABORT, 'CHECK: an ordinal is positive, and at most 2147483647')
     WHEN NOT coalesce(json_valid(NEW.payload_json), 0)
       THEN RAISE(ABORT, 'CHECK: payload_json is not JSON')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
+    WHEN NOT coalesce(NEW.created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*', 0)
+      OR julianday(NEW.created_at) IS NULL
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END;
 END;
@@ -292,8 +295,8 @@ BEGIN
       THEN RAISE(ABORT, 'CHECK: receipt_id is never empty')
     WHEN NOT coalesce(json_valid(NEW.receipt_json), 0)
       THEN RAISE(ABORT, 'CHECK: receipt_json is not JSON')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
-      THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
+    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+      THEN RAISE(ABORT, 'CHECK: created_at is now, and not at a time of its choice')
   END
   FROM (SELECT 1) LEFT JOIN cassette_steps AS s ON s.step_id = NEW.step_id;
 END;

@@ -54,8 +54,8 @@ BEGIN
     ) THEN RAISE(ABORT, 'append-only: this lease was requeued, and the record is not replaced')
     WHEN coalesce(NEW.requeue_id, '') = ''
       THEN RAISE(ABORT, 'CHECK: requeue_id is never empty')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
-      THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
+    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+      THEN RAISE(ABORT, 'CHECK: created_at is now, and not at a time of its choice')
   END
   FROM (SELECT 1) LEFT JOIN cassette_steps AS s ON s.step_id = NEW.step_id;
 END;
@@ -109,8 +109,8 @@ BEGIN
     ) THEN RAISE(ABORT, 'append-only: this lease was renewed so, and the record is not replaced')
     WHEN coalesce(NEW.renewal_id, '') = ''
       THEN RAISE(ABORT, 'CHECK: renewal_id is never empty')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
-      THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
+    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+      THEN RAISE(ABORT, 'CHECK: created_at is now, and not at a time of its choice')
   END
   FROM (SELECT 1) LEFT JOIN cassette_steps AS s ON s.step_id = NEW.step_id;
 END;
@@ -198,7 +198,8 @@ BEGIN
       THEN RAISE(ABORT, 'CHECK: an ordinal is positive, and at most 2147483647')
     WHEN NOT coalesce(json_valid(NEW.payload_json), 0)
       THEN RAISE(ABORT, 'CHECK: payload_json is not JSON')
-    WHEN NEW.created_at IS NOT strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')
+    WHEN NOT coalesce(NEW.created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*', 0)
+      OR julianday(NEW.created_at) IS NULL
       THEN RAISE(ABORT, 'CHECK: created_at is not an instant such as 2026-01-31T12:00:00.000Z')
   END;
 END;
