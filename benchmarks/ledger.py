@@ -2,9 +2,9 @@
 
 A pair is a claim and the completion of what was claimed: two calls, two commits, two syncs. The floor writes one
 row for each commit. The peer is persist-queue's SQLiteAckQueue with SQLite's own power-safe setting, asked as its
-users ask it (`get`, `ack`): both work off ten thousand items. It looks for the next item among all that were done, so
-beside it stand its rates over the first thousand, of callers who tell it where to go on, and when much is done. The
-ledger is filled as users fill it, a thousand steps a message.
+users ask it (`get`, `ack`): both work off ten thousand items. It looks for the next item among all that were done,
+so beside it stand its rates over the first thousand, of callers who tell it where to go on, and when much is done.
+The ledger is filled as users fill it, a thousand steps a message.
 """
 
 import tempfile
