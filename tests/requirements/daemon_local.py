@@ -71,10 +71,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A migration that fails leaves half of itself behind.",
                 file="storage/sqlite/transactions.py",
-                old='                self._connection.execute("ROLLBACK")\n',
-                new=(
-                    '                self._may_commit = True\n                self._connection.execute("COMMIT")\n'
-                ),
+                old='            self._connection.execute("ROLLBACK")\n',
+                new=('            self._may_commit = True\n            self._connection.execute("COMMIT")\n'),
                 test=f"{_FILE}::test_a_migration_that_fails_leaves_the_file_as_it_was",
             ),
         ),

@@ -186,7 +186,7 @@ class MessageCassette:
 def find_place(repo_root: str | Path | None = None, db_path: str | Path | None = None) -> Path:
     """Return the ledger's file: as given, or its place below the repository that is given or worked in."""
     if db_path is not None:
-        return Path(db_path)
+        return Path(policy.check_text(str(db_path), "db_path"))
     return (Path(repo_root) if repo_root is not None else _git_top(Path.cwd())) / DEFAULT_PLACE
 
 

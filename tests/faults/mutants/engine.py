@@ -177,8 +177,8 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A member that broke is passed over, and what it wrote is committed with its neighbours.",
         file="storage/sqlite/transactions.py",
-        old='                self._connection.execute("ROLLBACK")\n',
-        new='                self._may_commit = True\n                self._connection.execute("COMMIT")\n',
+        old='            self._connection.execute("ROLLBACK")\n',
+        new='            self._may_commit = True\n            self._connection.execute("COMMIT")\n',
         test=f"{_ENGINE}/test_engine_contract.py::test_one_that_breaks_takes_none_of_its_neighbours_with_it",
     ),
     Fault(
