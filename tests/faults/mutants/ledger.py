@@ -126,8 +126,8 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="What failed is committed.",
         file=_FILE,
-        old="                    points.reach(BEFORE_COMMIT)\n",
-        new="                points.reach(BEFORE_COMMIT)\n",
+        old="                    self._transactions.roll_back()\n",
+        new="                    self._transactions.commit()\n",
         test=f"{_COMPLETIONS}::test_a_completion_that_dies_before_its_commit_leaves_neither",
     ),
     Fault(
