@@ -12,10 +12,10 @@ from typing import IO, Any, Final
 
 import click
 
-from claudemesh.cli.command import DONE, FAILED, Group, Session
+from claudemesh.cli.command import DONE, FAILED, Group, Session, parse_duration
 from claudemesh.cli.render import escape, render_json
-from claudemesh.kernel.errors import CassetteInvalid
-from claudemesh.ledger import MessageCassette
+from claudemesh.kernel.errors import CassetteInvalid, MessageCassetteError
+from claudemesh.ledger import MessageCassette, policy
 from claudemesh.ledger.api import PAGE_DEFAULT, TTL_S_DEFAULT, find_place, render_verdict
 
 Json = dict[str, Any]
@@ -23,23 +23,26 @@ Json = dict[str, Any]
 _PAGE_MAX: Final = 1_000
 
 
-def _place(session: Session, db: Path | None) -> tuple[Path, bool]:
-    """Return the ledger's file, and whether it is made if it is not there.
-
-    A path that somebody named and that is not there is mostly a mistake, so only a post makes one at it.
-    """
+def _place(session: Session, db: Path | None) -> Path:
     if db is not None:
-        return db, False
-    return (find_place() if session.program == "cortex" else session.home.root / "ledger.db"), True
+        return db
+    return find_place() if session.program == "cortex" else session.home.root / "ledger.db"
 
 
-def _open(session: Session, db: Path | None, *, create: bool = False) -> MessageCassette:
-    place, may_create = _place(session, db)
+def _open(session: Session, db: Path | None) -> MessageCassette:
+    """Open the ledger that is meant. One that is not there is mostly a mistake, and only a post makes one."""
+    return MessageCassette(db_path=_place(session, db), create=False)
+
+
+def _open_or_make(session: Session, db: Path | None) -> MessageCassette:
+    place = _place(session, db)
+    if db is not None and not db.parent.is_dir():
+        raise MessageCassetteError(f"there is no directory {db.parent}")
     if session.program != "cortex" and db is None:
         session.home.ensure()
-    if may_create and not place.exists():
+    if not place.exists():
         session.out.say(f"a new ledger: {place}")
-    return MessageCassette(db_path=place, create=create or may_create)
+    return MessageCassette(db_path=place)
 
 
 def read_json(file: IO[bytes], what: str) -> Any:  # noqa: ANN401 - JSON is anything
@@ -54,8 +57,9 @@ def read_json(file: IO[bytes], what: str) -> Any:  # noqa: ANN401 - JSON is anyt
 Decorator = Callable[[Any], Any]
 
 _DB: Final = click.option(
-    "--db", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH", help="The ledger's file."
-)
+    "--db", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
+    help="The ledger's file. [default: ledger.db in the home; of cortex, CORTEX/_generated/system3.db]",
+)  # fmt: skip
 _RUN: Final = click.option("--run-id", required=True, metavar="ID", help="The run.")
 _STEP: Final = click.option("--step", "step_id", required=True, metavar="ID", help="As `claim` printed it.")
 _WORKER: Final = click.option("--worker", "worker_id", required=True, metavar="ID", help="Who holds the lease.")
@@ -63,8 +67,8 @@ _TOKEN: Final = click.option(
     "--token", "fencing_token", type=int, required=True, metavar="N", help="As `claim` printed it."
 )
 _TTL: Final = click.option(
-    "--ttl", "ttl_seconds", type=float, default=TTL_S_DEFAULT, show_default=True, metavar="SECONDS",
-    help="How long the lease is.",
+    "--ttl", "ttl_seconds", type=parse_duration, default=f"{TTL_S_DEFAULT}s", show_default=True, metavar="TIME",
+    help="How long the lease is: seconds, or such as 500ms, 30s, 5m.",
 )  # fmt: skip
 
 
@@ -95,6 +99,8 @@ def verify(
     """Check schema, rows, chain and leases; exit 1 if anything is wrong."""
     from claudemesh.ledger import heads  # noqa: PLC0415 - only where one is given
 
+    if pubkey is not None and head is None:
+        raise click.UsageError("--pubkey is the key of a --head")
     expected = heads.parse(head.read(), pubkey) if head else None
     with _open(session, db) as opened:
         issues = opened.find_issues(run_id, expected)
@@ -127,7 +133,9 @@ def post(  # noqa: PLR0913, PLR0917 - its options
         True  # here `--json FILE` is the payload, as it always was, and what is printed is JSON anyway
     )
     payload = read_json(file, "the payload")
-    with _open(session, db, create=True) as opened:
+    policy.parse_jobs(payload)  # what is refused makes no ledger
+    policy.check_source(source)
+    with _open_or_make(session, db) as opened:
         message_id, job_id = opened.post_message(payload, run_id, source, idempotency_key)
     session.out.document({"message_id": message_id, "job_id": job_id}, [])
 
@@ -258,18 +266,9 @@ def list_(  # noqa: PLR0913, PLR0917 - its options
         found = opened.list_steps(run_id, status, after=after, limit=limit + 1)
     steps = found[:limit]
     more = steps[-1]["place"] if len(found) > limit else None
-    rows = [
-        (
-            step["run_id"],
-            step["step_id"],
-            step["intent"],
-            _standing(step),
-            step["lease_owner"],
-            step["fencing_token"],
-        )
-        for step in steps
-    ]
-    lines = session.out.table(("run", "step", "intent", "status", "worker", "token"), rows)
+    shown = ("run_id", "step_id", "intent", "status", "outcome", "lease_owner", "fencing_token")
+    rows = [(*(step[name] for name in shown), _lease(step)) for step in steps]
+    lines = session.out.table(("run", "step", "intent", "status", "outcome", "worker", "token", "lease"), rows)
     if more:
         lines.append(f"more: --after {more}")
     session.out.document({"steps": steps, "next_after": more}, lines)
@@ -286,7 +285,7 @@ _verb(
 )
 
 
-def _standing(step: Json) -> str:
-    if step["status"] == "COMMITTED":
-        return str(step["outcome"])
-    return "EXPIRED" if step["is_expired"] else str(step["status"])
+def _lease(step: Json) -> str | None:
+    if step["status"] != "LEASED":
+        return None
+    return f"{'expired' if step['is_expired'] else 'until'} {step['lease_expires_at']}"

@@ -28,7 +28,7 @@ def work_ledgered(  # noqa: PLR0913 - the options of `queue work`
     session: Session, client: "Client", name: str, place: Path, *, ttl_s: float, hold: bool, command: Sequence[str]
 ) -> int:
     if command and which(command[0]) is None:
-        raise click.UsageError(f"there is no program {command[0]!r} to run")
+        raise click.UsageError(f"there is no program {command[0]!r} that can be run")
     with MessageCassette(db_path=place) as ledger:
         queue = _queue(session, client, name, ledger)
         task = queue.take(ttl_s)
@@ -104,7 +104,8 @@ def _document(task: Task) -> Json:
 
 def _lines(task: Task) -> list[str]:
     lease = f"token {task.fencing_token}  until {when(task.lease_expires_at)}"
+    sender = escape(str(task.message.get("from"))[:16])  # of its key; who that is called may change
     return [
-        f"{escape(task.message.get('broker_message_id'))}  from {escape(task.message.get('from'))}  {lease}",
+        f"{escape(task.message.get('broker_message_id'))}  from {sender}…  {lease}",
         *(f"    {line}" for line in escape(task.message.get("body"), lines=True).split("\n")),
     ]

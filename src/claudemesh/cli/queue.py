@@ -50,7 +50,9 @@ def create(session: Session, name: str) -> None:
 @queue.command()
 @NAME
 @LEDGER
-@click.option("--ttl", type=parse_duration, help="With a ledger: how long the lease is. [default: 300s]")
+@click.option(
+    "--ttl", type=parse_duration, metavar="TIME", help="With a ledger: how long the lease is. [default: 300s]"
+)
 @click.option("--hold", is_flag=True, help="With a ledger: leave the step leased, for `ack --ledger` to complete.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARG]...]")
 @click.pass_obj

@@ -325,7 +325,7 @@ class MessageCassetteError(MeshError):
 
 class CassetteInvalid(MessageCassetteError):
     code = "ledger_invalid"
-    title = "This cannot be written into a ledger"
+    title = "The ledger cannot take this"
     status = 400
 
 

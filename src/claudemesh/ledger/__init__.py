@@ -12,7 +12,22 @@
 The rules are the database's own: `stores/sqlite/law/`. What is here asks it, and repeats what it says.
 """
 
-from claudemesh.kernel.errors import MessageCassetteError
+from claudemesh.kernel.errors import (
+    CassetteAltered,
+    CassetteConflict,
+    CassetteInvalid,
+    CassetteUnavailable,
+    MessageCassetteError,
+    NoPendingSteps,
+)
 from claudemesh.ledger.api import MessageCassette
 
-__all__ = ["MessageCassette", "MessageCassetteError"]
+__all__ = [
+    "CassetteAltered",
+    "CassetteConflict",
+    "CassetteInvalid",
+    "CassetteUnavailable",
+    "MessageCassette",
+    "MessageCassetteError",
+    "NoPendingSteps",
+]

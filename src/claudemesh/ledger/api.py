@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
 
-from claudemesh.kernel.errors import MessageCassetteError
+from claudemesh.kernel.errors import CassetteInvalid, MessageCassetteError
 from claudemesh.ledger import policy
 from claudemesh.ledger.heads import Head
 from claudemesh.ledger.model import Claim, Link, Post, Receipt, Row
@@ -170,10 +170,8 @@ class MessageCassette:
         return self._file.read(law.read_ledger_id)
 
     def read_end(self) -> tuple[str, Link]:
-        """Return the ledger's id and the end of its chain."""
-        if (self.read_version() or 0) < law.CHAINED_SINCE:
-            raise MessageCassetteError(f"a head needs version {law.CHAINED_SINCE}: `cortex cassette upgrade` first")
-        return self._file.read(lambda connection: (law.read_ledger_id(connection), chain.read_end(connection)))
+        """Return the ledger's id and the end of its chain; refused while its schema is not the law's."""
+        return self._file.read(chain.read_head)
 
     def read_version(self) -> int | None:
         return self._file.read(law.read_version)
@@ -187,7 +185,11 @@ def find_place(repo_root: str | Path | None = None, db_path: str | Path | None =
     """Return the ledger's file: as given, or its place below the repository that is given or worked in."""
     if db_path is not None:
         return Path(policy.check_text(str(db_path), "db_path"))
-    return (Path(repo_root) if repo_root is not None else _git_top(Path.cwd())) / DEFAULT_PLACE
+    if repo_root is None:
+        return _git_top(Path.cwd()) / DEFAULT_PLACE
+    if not Path(repo_root).is_dir():
+        raise CassetteInvalid(f"repo_root is a directory, and {str(repo_root)!r} is none: a file is db_path")
+    return Path(repo_root) / DEFAULT_PLACE
 
 
 def _git_top(folder: Path) -> Path:

@@ -49,7 +49,9 @@ def parse(text: str | bytes, pubkey: str | None = None) -> Head:
         head: Head = json.loads(text)
         body = {name: head[name] for name in _SIGNED}
         is_signed = verify(str(head["pubkey"]), canonicalize(body), str(head["signature"]))
-    except (ValueError, TypeError, KeyError, RecursionError, InvalidRequest) as error:
+    except KeyError as error:
+        raise CassetteInvalid(f"this is no head of a ledger: it has no {error}") from error
+    except (ValueError, TypeError, RecursionError, InvalidRequest) as error:
         raise CassetteInvalid(f"this is no head of a ledger: {error}") from error
     if head["kind"] != KIND or not isinstance(head["seq"], int) or not is_signed:
         raise CassetteInvalid("the head's signature is not that of its content")

@@ -97,8 +97,8 @@ def test_verify_counts_what_is_wrong_on_standard_error_and_fails(
         shell.execute("DROP TRIGGER tr_messages_append_only_update")
     both = cassette("verify", "--json")
     assert (both.code, both.json["ok"], len(both.json["issues"])) == (1, False, 2)
-    refused = post()
-    assert (refused.code, "tr_messages_append_only_update is missing" in refused.err) == (1, True)
+    for refused in (post(), cassette("head")):
+        assert (refused.code, "tr_messages_append_only_update is missing" in refused.err) == (1, True)
 
 
 @pytest.mark.req("L7")
@@ -114,7 +114,8 @@ def test_what_expired_is_requeued_one_by_one_or_all_at_once(cassette: Cassette, 
     assert cassette("requeue", "--run-id", "r").out == "nothing has expired\n"
     again = cassette("requeue", "--run-id", "r", "--step", first)
     assert (again.code, "Step is not leased" in again.err) == (1, True)
-    assert [step["fencing_token"] for step in (claim(cassette), claim(cassette))] == [2, 2]
+    assert [step["fencing_token"] for step in (claim(cassette), claim(cassette, "--ttl", "1ms"))] == [2, 2]
+    assert "can be requeued: 1" in cassette("claim", "--run-id", "r", "--worker", "w").err
 
 
 @pytest.mark.req("L7")
@@ -146,6 +147,7 @@ def test_a_head_that_was_kept_shows_that_the_ledger_was_rewritten(
     for companion in ("", "-wal", "-shm"):
         place.with_name(place.name + companion).unlink(missing_ok=True)
     post()
+    assert cassette("verify", "--head", str(kept), "--pubkey", "ab" * 32).code == 2
     rewritten = cassette("verify", "--head", str(kept))
     assert (rewritten.code, "head: it is of ledger" in rewritten.err) == (1, True)
     forged = json.loads(kept.read_text()) | {"seq": 7}
@@ -166,7 +168,7 @@ def test_steps_are_listed_in_pages_with_how_they_stand(cassette: Cassette, post:
     lines = cassette("list", "--status", "LEASED").out.splitlines()
     assert len(lines) == 2
     assert step["step_id"] in lines[1]
-    assert "EXPIRED" in lines[1]
+    assert "expired" in lines[1]
     assert cassette("list", "--run-id", "no such run", "--json").json["steps"] == []
     assert "more: --after 2" in cassette("list", "--limit", "2").out
 
@@ -175,7 +177,9 @@ def test_steps_are_listed_in_pages_with_how_they_stand(cassette: Cassette, post:
     ("words", "code", "said"),
     [
         (["claim", "--run-id", "empty", "--worker", "w"], 1, "No pending steps"),
-        (["claim", "--run-id", "r", "--worker", "w", "--ttl", "0"], 2, "ttl_seconds"),
+        (["claim", "--run-id", "r", "--worker", "w", "--ttl", "0"], 2, "--ttl"),
+        (["claim", "--run-id", "r", "--worker", "w", "--ttl", "999d"], 2, "ttl_seconds"),
+        (["verify", "--pubkey", "ab"], 2, "--head"),
         (["claim", "--run-id", "r", "--worker", "w", "--ttl", "soon"], 2, "--ttl"),
         (["claim", "--run-id", "r"], 2, "--worker"),
         (["post", "--json", "-", "--run-id", "r", "--source", "NOBODY"], 2, "Invalid source"),
@@ -217,11 +221,23 @@ def test_what_is_not_json_is_refused_and_the_same_key_for_another_payload_confli
     assert len(cassette("list", "--json").json["steps"]) == 1
 
 
-def test_a_path_that_is_not_there_is_made_by_a_post_and_by_nothing_else(cassette: Cassette, place: Path) -> None:
+def test_a_ledger_is_made_by_a_post_and_by_nothing_else(
+    cassette: Cassette, post: Callable[..., Ran], place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for verb in ("verify", "list", "head", "upgrade"):
         ran = cassette(verb)
         assert (ran.code, f"there is no ledger at {place}" in ran.err) == (1, True)
+        assert cassette(verb, db=None).code == 1  # nor at the place that is meant when none is named
+    assert post("--source", "NOBODY").code == 2  # what is refused makes none either
     assert not place.exists()
+    assert not (tmp_path / "CORTEX").exists()
+    assert f"a new ledger: {place}" in post().err
+    assert "a new ledger" not in post().err
+    nowhere = tmp_path / "nowhere" / "work.db"
+    words = ("post", "--json", str(tmp_path / "payload.json"), "--run-id", "r", "--source", "USER")
+    refused = cassette(*words, db=nowhere)
+    assert (refused.code, "there is no directory" in refused.err) == (1, True)
 
 
 def test_cortex_keeps_its_ledger_in_the_repository_and_claudemesh_in_its_home(  # noqa: PLR0913, PLR0917  fixtures
@@ -231,12 +247,13 @@ def test_cortex_keeps_its_ledger_in_the_repository_and_claudemesh_in_its_home(  
     inside.mkdir(parents=True)
     (tmp_path / "repository" / ".git").mkdir()
     monkeypatch.chdir(inside)
-    assert cassette("verify", db=None).code == 0
+    words = ("post", "--json", payload, "--run-id", "r", "--source", "USER")
+    assert cassette(*words, db=None).code == 0
     assert (tmp_path / "repository" / "CORTEX" / "_generated" / "system3.db").exists()
-    assert run("ledger", "post", "--json", payload, "--run-id", "r", "--source", "USER").code == 0
-    assert len(run("ledger", "list", "--json").json["steps"]) == 1
+    assert [run("ledger", *words).code for _ in range(2)] == [0, 0]
+    assert len(run("ledger", "list", "--json").json["steps"]) == 2
     assert (home.root / "ledger.db").stat().st_mode & 0o077 == 0
-    assert cassette("list", "--json", db=None).json["steps"] == []
+    assert len(cassette("list", "--json", db=None).json["steps"]) == 1
 
 
 def test_both_names_have_the_same_verbs(run: Run, cassette: Cassette) -> None:

@@ -11,8 +11,9 @@ from typing import Any, Final
 import apsw
 
 from claudemesh.kernel.chain import GENESIS, derive_link
-from claudemesh.kernel.errors import InvalidRequest
+from claudemesh.kernel.errors import CassetteAltered, InvalidRequest, MessageCassetteError
 from claudemesh.ledger.model import Link
+from claudemesh.ledger.stores.sqlite import law
 from claudemesh.ledger.stores.sqlite.rows import fetch, fetch_named, fetch_one
 from claudemesh.storage.sqlfile import load_queries
 
@@ -22,6 +23,15 @@ _SQL: Final = load_queries(files(__package__) / "chain.sql")
 def read_end(connection: apsw.Connection) -> Link:
     row = fetch_one(connection, _SQL["end"])
     return Link(*row) if row else Link(0, GENESIS)
+
+
+def read_head(connection: apsw.Connection) -> tuple[str, Link]:
+    """Return what a head is made of: the ledger's id, and the end of its chain."""
+    if wrong := law.differences(connection):
+        raise CassetteAltered("; ".join(wrong))
+    if (law.read_version(connection) or 0) < law.CHAINED_SINCE:
+        raise MessageCassetteError(f"a head needs version {law.CHAINED_SINCE}: `cortex cassette upgrade` first")
+    return law.read_ledger_id(connection), read_end(connection)
 
 
 def append(connection: apsw.Connection, kind: str, row_id: str) -> None:

@@ -65,11 +65,17 @@ def _judge_repeat(post: Post, message_id: str, source: str, payload_json: str, j
 def claim(connection: apsw.Connection, version: int, run_id: str, worker_id: str, ttl: str) -> Row:
     found = fetch_one(connection, _OF[version]["next"], (run_id,))
     if found is None:
-        raise NoPendingSteps(f"No pending steps in run {run_id!r}")
+        raise NoPendingSteps(f"No pending steps in run {run_id!r}{_hint(connection, version, run_id)}")
     place, *step = found
     lease = fetch(connection, _OF[version]["claim"], (place, worker_id, ttl))[0]
     claimed = dict(zip(CLAIMED, (*step, *lease), strict=True))
     return claimed | {"payload": policy.parse_json(claimed["payload"])}
+
+
+def _hint(connection: apsw.Connection, version: int, run_id: str) -> str:
+    """Say what a worker that finds nothing may have to wait for."""
+    expired = fetch(connection, _OF[version]["expired"], (run_id,)) if version >= law.REQUEUED_SINCE else []
+    return f"; leases expired, which can be requeued: {len(expired)}" if expired else ""
 
 
 def complete(connection: apsw.Connection, version: int, claim: Claim, receipt: Receipt) -> str:

@@ -80,7 +80,8 @@ class LedgerFile:
         except MessageCassetteError:
             raise
         except _FAILURES as error:
-            raise translate(error) from error
+            meaning = translate(error)
+            raise type(meaning)(f"{path}: {meaning.detail}") from error
 
     def write(self, work: Callable[[apsw.Connection, int], T], mode: Mode = "IMMEDIATE") -> T:
         """Do work in one transaction, given the connection and the ledger's version; return after its commit.
