@@ -233,6 +233,8 @@ def _check(work: "Work", given: "Run", history: tuple[Path, ...]) -> tuple[Json,
     items = [{"invariant": one.invariant, **one.evidence} for one in found.violations]
     logs = "1 log" if len(history) == 1 else f"{len(history)} logs"
     about = f"the stores, with each other and with what clients were told ({logs})"
+    if any(source.kind == "ledger" for source in given.cut.sources.values()):
+        about += "; not a ledger's schema and chain: `claudemesh ledger verify`"
     return {"name": "check", "about": about, "violations": len(items), "items": items}, dict(found.checked)
 
 

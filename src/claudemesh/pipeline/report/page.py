@@ -17,6 +17,7 @@ MEMBERS_MAX: Final = 40
 MESHES_MAX: Final = 6
 REASONS_MAX: Final = 20
 RUNS_MAX: Final = 20
+STEP_ID_SHOWN: Final = 16
 SPANS: Final = {
     "posted_to_claimed": "posted to claimed",
     "claimed_to_receipt": "claimed to receipt",
@@ -147,7 +148,7 @@ def _events(rows: Sequence[Row]) -> Iterable[Element]:
 def _runs(rows: Sequence[Row]) -> Iterable[Element]:
     largest = [_named(row) for row in rows[: RUNS_MAX + 1]]  # the first is all of them
     more = f" The {RUNS_MAX} largest of {len(rows) - 1}." if len(rows) > RUNS_MAX + 1 else ""
-    says = f"What was posted and what became of it. An expiry is a lease that ran out, requeued or not yet.{more}"
+    says = f"What became of the steps; aborted ones are among the failed. An expiry is a lease that ran out.{more}"
     yield _card("Runs", says, _table(largest) if largest else plots.nothing())
 
 
@@ -159,21 +160,30 @@ def _lead_times(rows: Sequence[Row]) -> Iterable[Element]:
         for span, says in SPANS.items()
         if (row := total.get(span))
     ]
-    says = "From posted to the last claim, and to the receipt: so many steps took no longer."
+    says = "From posted to the last claim, and to the receipt: half of the steps took at most so long, and so on."
     yield _card("Lead times", says, _table(shown) if shown else plots.nothing())
 
 
 def _requeued(rows: Sequence[Row]) -> Iterable[Element]:
     ordered = sorted(rows, key=lambda row: -row["expiries"])
-    most = {row["step_id"]: row["expiries"] for row in ordered[:REASONS_MAX]}
+    most = {_short(row["step_id"]): row["expiries"] for row in ordered[:REASONS_MAX]}
     more = f" The {len(most)} most frequent of {len(rows)}." if len(most) < len(rows) else ""
     says = f"Steps whose leases ran out, by how often.{more}"
     yield _card("Lease expiries", says, plots.ranking(most, "expiries"))
 
 
+def _short(step_id: str) -> str:
+    """Keep the end of an id: that is where steps of one message differ."""
+    return step_id if len(step_id) <= STEP_ID_SHOWN else f"…{step_id[-STEP_ID_SHOWN:]}"
+
+
 def _named(row: Row) -> Row:
+    """Name a run, and leave of its counts what fits beside each other; a job's output has all of them."""
     run = "all" if row["run_id"] is None else row["run_id"]
-    return {"run": run, **{name: value for name, value in row.items() if name != "run_id"}}
+    failed = row["failure"] + row["aborted"]
+    return {"run": run, "steps": row["steps"], "done": row["success"], "failed": failed} | {
+        name: row[name] for name in ("pending", "leased", "expiries")
+    }
 
 
 _FIGURES: Final = {  # drawn of every store that has them
