@@ -30,8 +30,8 @@ LEDGERED: Final = (
     Fault(
         what="The queue is acked before anything says that an answer is due.",
         file="sdk/bridge.py",
-        old="        notes.write(self.state_dir, note)\n        self._confirm(note)",
-        new="        self._confirm(note)\n        notes.write(self.state_dir, note)",
+        old="        notes.write(self.state_dir, note)\n",
+        new="        self._confirm(note)\n        notes.write(self.state_dir, note)\n",
         test=f"{_BRIDGE}::test_what_is_about_to_be_acked_is_noted_before",
     ),
     Fault(
@@ -72,8 +72,8 @@ LEDGERED: Final = (
     Fault(
         what="Two workers of a home share a note, and the slower one drops it.",
         file="sdk/notes.py",
-        old='f"{self.broker_message_id}.{self.lease_token}.json"',
-        new='f"{self.broker_message_id}.json"',
+        old='f"{_stem(self.broker_message_id)}.{self.lease_token}.json"',
+        new='f"{_stem(self.broker_message_id)}.0.json"',
         test=f"{_BRIDGE}::test_a_worker_that_lost_the_queues_lease_leaves_the_answer_and_the_note_to_whoever_has_it",
     ),
     Fault(

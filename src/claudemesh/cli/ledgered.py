@@ -22,6 +22,7 @@ Json = dict[str, Any]
 
 OUTPUT_SHOWN: Final = 4_000  # of what a command prints, its end goes into the receipt
 RENEWALS_PER_TTL: Final = 3
+NOT_RUN: Final = 126
 
 
 def work_ledgered(  # noqa: PLR0913 - the options of `queue work`
@@ -85,7 +86,10 @@ def _run(queue: LedgerQueue, task: Task, command: Sequence[str], ttl_s: float) -
         except CassetteUnavailable as error:  # busy or failing for now; there are more tries before the lease ends
             queue.warn(f"the lease could not be renewed: {error}")
 
-    status, printed = run_fed(command, str(task.message.get("body", "")), ttl_s / RENEWALS_PER_TTL, renew)
+    try:
+        status, printed = run_fed(command, str(task.message.get("body", "")), ttl_s / RENEWALS_PER_TTL, renew)
+    except OSError as error:  # a file without `#!`, say; as a shell has it
+        return NOT_RUN, str(error)
     return status, printed[-OUTPUT_SHOWN:]
 
 

@@ -53,7 +53,7 @@ def parse(text: str | bytes, pubkey: str | None = None) -> Head:
         raise CassetteInvalid(f"this is no head of a ledger: it has no {error}") from error
     except (ValueError, TypeError, RecursionError, InvalidRequest) as error:
         raise CassetteInvalid(f"this is no head of a ledger: {error}") from error
-    if head["kind"] != KIND or not isinstance(head["seq"], int) or not is_signed:
+    if head["kind"] != KIND or type(head["seq"]) is not int or head["seq"] < 0 or not is_signed:
         raise CassetteInvalid("the head's signature is not that of its content")
     if pubkey is not None and head["pubkey"] != pubkey:
         raise CassetteInvalid(f"the head is signed by {head['pubkey']}, and not by {pubkey}")

@@ -8,6 +8,7 @@ from claudemesh.kernel.errors import CassetteInvalid
 from claudemesh.ledger.model import OUTCOMES, SOURCES, STATUSES, Job
 
 INTENT_UNSAID: Final = "unspecified"
+JSON_CHARACTERS_MAX: Final = 64 * 1024 * 1024  # what is larger belongs into a file that a payload names
 NUMBER_MAX: Final = 2**63 - 1  # of SQLite
 TTL_S_MIN: Final = 0.001  # what the ledger's times tell apart
 TTL_S_MAX: Final = 366 * 24 * 3600  # a lease beyond a year is a mistake, and ten thousand of them have no date
@@ -22,6 +23,8 @@ def render_json(value: object, what: str) -> str:
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise CassetteInvalid(f"{what} is not JSON: {error}") from error
+    if len(text) > JSON_CHARACTERS_MAX:
+        raise CassetteInvalid(f"{what} has {len(text)} characters as JSON, and may have {JSON_CHARACTERS_MAX}")
     return text
 
 

@@ -81,20 +81,20 @@ class LedgerQueue:
         """
         policy.render_ttl(ttl_seconds)
         self.ledger.requeue_expired(self.run_id)  # refused if the schema is not the law's, or that of version 1
-        self._hand_over()
         self.answer()
+        self._hand_over()
         try:
             step = self.ledger.claim_step(self.run_id, self.worker_id, ttl_seconds)
         except NoPendingSteps:
             return None
         held = (step["step_id"], self.worker_id, step["fencing_token"], step["lease_expires_at"])
-        return Task(step["payload"], self.run_id, *held)
+        return Task(_read_message(step["payload"]), self.run_id, *held)
 
     def find(self, broker_message_id: str, fencing_token: int) -> Task:
         """Return what was taken earlier, by the message's id and the lease's token."""
         step = self.ledger.find_step(self.run_id, broker_message_id)
         held = (step["step_id"], self.worker_id, fencing_token, step["lease_expires_at"] or "")
-        return Task(step["payload"], self.run_id, *held)
+        return Task(_read_message(step["payload"]), self.run_id, *held)
 
     def renew(self, task: Task, ttl_seconds: float) -> None:
         claim = (task.run_id, task.step_id, task.worker_id, task.fencing_token)
@@ -104,17 +104,23 @@ class LedgerQueue:
         """Write the receipt, and send it to whoever sent the message, now or with the next call; return its id."""
         claim = (task.run_id, task.step_id, task.worker_id, task.fencing_token)
         receipt_id = self.ledger.complete_step(*claim, receipt, outcome)
-        try:
-            self.answer()
-        except MeshError as error:  # the step is committed, and the note is there
-            self.warn(f"receipt {receipt_id} is written, and will be sent later: {error}")
+        self.answer()
         return receipt_id
 
     def answer(self) -> int:
-        """Send what is due: the receipts of messages that were handed over from here. Return how many."""
+        """Send what is due: the receipts of messages that were handed over from here. Return how many.
+
+        What cannot be sent now stays noted, and keeps nobody from working.
+        """
         mine = (self.ledger.read_id(), self.run_id)
-        found = notes.read_all(self.state_dir, self.warn)
-        return sum(self._answer_one(note) for note in found if (note.ledger_id, note.run_id) == mine)
+        answered = 0
+        for note in notes.read_all(self.state_dir, self.warn):
+            if (note.ledger_id, note.run_id) == mine:
+                try:
+                    answered += self._answer_one(note)
+                except MeshError as error:
+                    self.warn(f"the receipt of {note.broker_message_id} will be sent later: {error}")
+        return answered
 
     def _hand_over(self) -> None:
         leased = self.mesh.queue_work(self.queue)
@@ -131,7 +137,8 @@ class LedgerQueue:
         self.ledger.post_message(payload, self.run_id, "SYSTEM", idempotency_key=message_id)
         note = Note(self.ledger.read_id(), self.run_id, message_id, token, leased["from"])
         notes.write(self.state_dir, note)
-        self._confirm(note)
+        if self._confirm(note):
+            self._answer_one(note)  # it may have been done before, by a worker that could not say so
 
     def _confirm(self, note: Note) -> bool:
         """Tell the queue that the message was handed over; False if the lease was lost, and with it the answer."""
@@ -159,8 +166,8 @@ class LedgerQueue:
 
     def _reply(self, note: Note, receipt: Json) -> None:
         said = {name: receipt[name] for name in ("receipt_id", "outcome", "receipt")}
-        body = json.dumps(said, ensure_ascii=False, sort_keys=True)
-        if len(body.encode()) > RECEIPT_BYTES_MAX:
+        body = json.dumps(said, sort_keys=True)  # in ASCII: a receipt may hold half a surrogate pair
+        if len(body) > RECEIPT_BYTES_MAX:
             body = json.dumps({**said, "receipt": None, "is_too_large": True}, sort_keys=True)
         self.mesh.send(
             note.to,
@@ -169,3 +176,8 @@ class LedgerQueue:
             reply_to_id=note.broker_message_id,
             client_message_id=f"receipt-{receipt['receipt_id']}",
         )
+
+
+def _read_message(payload: object) -> Json:
+    """Return what is to be done; what others posted in this run by hand is shown as a body."""
+    return payload if isinstance(payload, dict) else {"body": json.dumps(payload)}

@@ -5,6 +5,7 @@ one lease of the queue, so that two workers of a home never touch each other's.
 """
 
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,7 @@ class Note(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return f"{self.broker_message_id}.{self.lease_token}.json"
+        return f"{_stem(self.broker_message_id)}.{self.lease_token}.json"
 
 
 def write(state_dir: Path, note: Note) -> None:
@@ -52,4 +53,9 @@ def read_all(state_dir: Path, warn: Callable[[str], None]) -> Iterator[Note]:
 def is_noted(state_dir: Path, broker_message_id: str) -> bool:
     """Say whether a message was handed over from here and not answered yet."""
     folder = state_dir / FOLDER
-    return folder.is_dir() and any(path.name.startswith(f"{broker_message_id}.") for path in folder.iterdir())
+    return folder.is_dir() and any(folder.glob(f"{_stem(broker_message_id)}.*.json"))
+
+
+def _stem(broker_message_id: str) -> str:
+    """Return a name for a message: an id is what a broker says, and no part of a path."""
+    return sha256(broker_message_id.encode(errors="replace")).hexdigest()[:32]

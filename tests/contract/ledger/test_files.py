@@ -51,12 +51,20 @@ def test_a_database_of_others_is_refused_and_left_as_it_is(path: Path, *, create
 
 
 @pytest.mark.req("L1")
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_a_directory_or_a_pipe_is_refused(path: Path, make: object) -> None:
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("other.db")])
+def test_what_is_no_plain_file_is_refused(path: Path, make: object) -> None:
     make(path)  # type: ignore[operator]
-    with pytest.raises(CassetteUnavailable):
+    with pytest.raises(MessageCassetteError, match="is not a plain file"):
         MessageCassette(db_path=path)
     assert not path.is_file()
+
+
+@pytest.mark.req("L1")
+def test_a_link_that_leads_to_itself_is_refused(path: Path) -> None:
+    loop = path.with_name("loop")
+    loop.symlink_to(loop)
+    with pytest.raises(MessageCassetteError):
+        MessageCassette(db_path=loop / "ledger.db")
 
 
 @pytest.mark.req("L1")

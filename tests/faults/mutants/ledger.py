@@ -4,6 +4,7 @@ from tests.requirements import Fault
 
 _STORE = "ledger/stores/sqlite"
 _ENTRIES = f"{_STORE}/entries.py"
+_INTERRUPTED = "tests/contract/ledger/test_interrupted.py"
 _FILE = f"{_STORE}/file.py"
 _AUDIT = f"{_STORE}/audit.sql"
 _AUDIT_V2 = f"{_STORE}/audit_v2.sql"
@@ -23,6 +24,34 @@ _VERIFY = f"{_HERE}/test_verify.py"
 _ROW = f"{_ROWS}::test_a_row_that_the_law_forbids_is_found"
 
 MUTANTS: tuple[Fault, ...] = (
+    Fault(
+        what="Triggers that stand there again are not heard by whoever has parsed the schema without them.",
+        file=_FILE,
+        old='            self._connection.pragma("writable_schema", "RESET")\n',
+        new="            pass\n",
+        test=f"{_INTERRUPTED}::test_a_trigger_that_is_back_under_a_forged_cookie_is_heard",
+    ),
+    Fault(
+        what="Only writers notice that the schema was parsed anew.",
+        file=_FILE,
+        old="                self._note_cookie()\n                return work(self._connection)",
+        new="                return work(self._connection)",
+        test=f"{_INTERRUPTED}::test_a_trigger_that_is_back_under_a_forged_cookie_is_heard",
+    ),
+    Fault(
+        what="A transaction that an interrupt left open stays open.",
+        file=_FILE,
+        old="                self._transactions.roll_back()  # what",
+        new="                # what",
+        test=f"{_INTERRUPTED}::test_an_interrupt_around_a_statement_leaves_no_transaction_behind",
+    ),
+    Fault(
+        what="A call from a signal handler ends the transaction that it interrupted.",
+        file=_FILE,
+        old="            if self._is_busy:",
+        new="            if self._is_busy is None:",
+        test=f"{_INTERRUPTED}::test_a_call_from_within_a_call_is_refused_and_waits_for_nobody",
+    ),
     # --- what is written -------------------------------------------------------------------------
     Fault(
         what="A message is posted without its link.",
@@ -119,15 +148,15 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A child uses its parent's connection.",
         file=_FILE,
-        old="    def _check_process(self) -> None:\n        if os.getpid() != self._pid:\n",
-        new="    def _check_process(self) -> None:\n        if not self._pid:\n",
+        old="        if os.getpid() != self._pid:\n            raise",
+        new="        if not self._pid:\n            raise",
         test=f"{_FILES}::test_a_child_neither_uses_nor_closes_its_parents_ledger",
     ),
     Fault(
         what="What failed is committed.",
         file=_FILE,
-        old="                    self._transactions.roll_back()\n",
-        new="                    self._transactions.commit()\n",
+        old="            except BaseException:\n                transactions.roll_back()\n",
+        new="            except BaseException:\n                transactions.commit()\n",
         test=f"{_COMPLETIONS}::test_a_completion_that_dies_before_its_commit_leaves_neither",
     ),
     Fault(
@@ -147,8 +176,8 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A schema is looked at anew only when the version is another.",
         file=_FILE,
-        old="            if (version, schema) != (self._version, self._lawful):",
-        new="            if version != self._version:",
+        old="        if (version, schema) != (self._version, self._lawful):",
+        new="        if version != self._version:",
         test=f"{_VERIFY}::test_a_ledger_that_is_open_notices_at_its_next_write_and_goes_on_when_it_is_repaired",
     ),
     # --- verify ----------------------------------------------------------------------------------

@@ -58,3 +58,15 @@ def test_a_kind_that_was_signed_but_is_another_is_refused() -> None:
     signed = body | {"signature": KEYS.sign(heads.canonicalize(body))}
     with pytest.raises(CassetteInvalid, match="signature"):
         heads.parse(json.dumps(signed))
+
+
+@pytest.mark.parametrize("seq", [-1, True])
+def test_a_place_that_no_link_has_is_refused_whoever_signed_it(seq: int) -> None:
+    with pytest.raises(CassetteInvalid, match="signature"):
+        heads.parse(json.dumps(heads.sign(KEYS, "0123456789abcdef", seq, "ab" * 32, "2026-01-01T00:00:00.000Z")))
+
+
+def test_a_head_of_another_key_than_the_one_expected_is_refused() -> None:
+    assert heads.parse(json.dumps(HEAD), KEYS.pubkey) == HEAD
+    with pytest.raises(CassetteInvalid, match="is signed by"):
+        heads.parse(json.dumps(HEAD), OTHERS.pubkey)

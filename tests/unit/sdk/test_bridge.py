@@ -19,7 +19,7 @@ from claudemesh.kernel.errors import (
 from claudemesh.ledger import MessageCassette
 from claudemesh.ledger.stores.sqlite.file import LedgerFile
 from claudemesh.sdk.bridge import RECEIPT_BYTES_MAX, LedgerQueue
-from claudemesh.sdk.notes import FOLDER, is_noted
+from claudemesh.sdk.notes import FOLDER, is_noted, read_all
 
 
 class Crashed(BaseException):
@@ -123,8 +123,10 @@ def work(queue: LedgerQueue) -> None:
         queue.complete(task, {"ok": True}, "SUCCESS")
 
 
-def notes(folder: Path) -> list[str]:
-    return sorted(path.name for path in (folder / FOLDER).iterdir())
+def notes(folder: Path) -> list[tuple[str, int]]:
+    """Return the messages that are noted, each with the token of the lease."""
+    found = read_all(folder, print)
+    return sorted((note.broker_message_id, note.lease_token) for note in found)
 
 
 @pytest.mark.req("L9")
@@ -159,7 +161,7 @@ def test_after_a_crash_anywhere_the_message_is_in_the_ledger_once_and_is_answere
 def test_what_is_about_to_be_acked_is_noted_before(ledger: MessageCassette, make: Make, tmp_path: Path) -> None:
     with pytest.raises(Crashed):
         make(OneMessage(crash_at=2, before=True)).take()
-    assert notes(tmp_path) == ["B1.1.json"]
+    assert notes(tmp_path) == [("B1", 1)]
     assert is_noted(tmp_path, "B1")
     assert not is_noted(tmp_path, "B")
     assert [step["status"] for step in ledger.list_steps()] == ["PENDING"]
@@ -190,10 +192,9 @@ def test_a_reply_waits_while_nobody_can_be_reached_and_the_step_is_done_all_the_
     mesh.refusal = BrokerUnreachable()
     receipt_id = queue.complete(task, {}, "SUCCESS")
     assert [step["receipt_id"] for step in ledger.list_steps()] == [receipt_id]
-    assert receipt_id in warned[0]
-    with pytest.raises(BrokerUnreachable):
-        queue.answer()
-    assert notes(tmp_path) == ["B1.1.json"]
+    assert queue.answer() == 0
+    assert all("will be sent later" in warning for warning in warned)
+    assert notes(tmp_path) == [("B1", 1)]
     mesh.refusal = None
     assert queue.answer() == 1
     assert mesh.is_acted
@@ -232,7 +233,7 @@ def test_a_worker_that_lost_the_queues_lease_leaves_the_answer_and_the_note_to_w
     task = quick.take()
     mesh.queue_work = lambda _: slow  # type: ignore[method-assign]  # it slept on what it had
     make(mesh).take()
-    assert notes(tmp_path) == ["B1.2.json"]
+    assert notes(tmp_path) == [("B1", 2)]
     assert len(ledger.list_steps()) == 1
     assert task is not None
     quick.complete(task, {}, "SUCCESS")
@@ -281,7 +282,41 @@ def test_notes_of_other_ledgers_and_strange_ones_are_left_alone(make: Make, tmp_
     assert all("A0.1.json is not a note" in warning for warning in warned)
     queue.complete(task, {}, "SUCCESS")
     assert mesh.is_acted
-    assert notes(tmp_path) == ["A0.1.json"]
+    assert notes(tmp_path) == []
+    assert strange.exists()
+
+
+@pytest.mark.parametrize("payload", ["text", ["a", "list"], {"no": "message"}])
+def test_what_others_posted_in_the_queues_run_is_handed_out_as_it_is(
+    ledger: MessageCassette, make: Make, payload: object
+) -> None:
+    queue = make(OneMessage())
+    ledger.post_message({"jobs": [{"intent": "by hand", "steps": [payload]}]}, queue.run_id, "USER")
+    work(queue)
+    assert [step["status"] for step in ledger.list_steps()] == ["COMMITTED", "COMMITTED"]
+
+
+def test_an_id_of_the_brokers_is_no_part_of_a_path_and_a_receipt_may_hold_anything(
+    ledger: MessageCassette, make: Make, tmp_path: Path
+) -> None:
+    mesh = OneMessage()
+    leased = {**(mesh.queue_work("builds") or {}), "broker_message_id": "../../up/" + "x" * 300}
+    answers = [leased, None, None]
+    mesh.queue_work = lambda _: answers.pop(0)  # type: ignore[method-assign]
+    mesh.queue_ack = lambda *_, **__: {}  # type: ignore[method-assign]
+    queue = make(mesh)
+    task = queue.take()
+    assert task is not None
+    assert len(list((tmp_path / FOLDER).iterdir())) == 1
+    assert is_noted(tmp_path, leased["broker_message_id"])
+    with sqlite3.connect(ledger.path) as shell:
+        shell.execute(
+            "INSERT INTO cassette_receipts VALUES ('r', ?, ?, ?, 1, 'SUCCESS', ?,"
+            " strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
+            (task.step_id, task.step_id.rpartition(".")[0], task.worker_id, '"\\ud800"'),
+        )
+    assert queue.answer() == 1
+    assert len(mesh.replies) == 1
 
 
 def test_a_message_that_the_broker_no_longer_keeps_is_answered_no_more(make: Make, tmp_path: Path) -> None:

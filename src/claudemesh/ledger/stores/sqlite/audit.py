@@ -43,7 +43,7 @@ def _compare(connection: apsw.Connection, head: Mapping[str, Any]) -> Iterator[s
     ledger_id = law.read_ledger_id(connection)
     if head["ledger_id"] != ledger_id:
         yield f"head: it is of ledger {head['ledger_id']}, and this is {ledger_id}"
-    elif head["hash"] != chain.find_link(connection, head["seq"]):
+    elif (link := chain.find_link(connection, head["seq"])) is None or head["hash"] != link:
         yield f"head: link {head['seq']} of the chain is not the one that was signed at {head['at']}"
 
 

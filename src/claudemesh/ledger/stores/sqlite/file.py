@@ -3,10 +3,13 @@
 Many processes write to one ledger, each through a connection of its own; SQLite's lock puts them in a row. Opening
 changes nothing of a ledger that is there; its journal becomes a WAL. A write begins with a look at the schema: by
 then it is this transaction's alone, and if it is not the law's nothing is written. The look is skipped while no
-other connection has committed anything, since this one changes the schema in an upgrade only.
+other connection has committed anything, since this one changes the schema in an upgrade only. SQLite runs the
+triggers that it parsed, which are those that stand there unless somebody forged the schema's cookie; so whenever
+that has changed they are parsed once more.
 """
 
 import os
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -53,8 +56,11 @@ class LedgerFile:
     def __init__(self, connection: apsw.Connection, transactions: Transactions) -> None:
         self._connection = connection
         self._transactions = transactions
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
+        self._is_busy = False
         self._pid = os.getpid()
+        self._cookie: int | None = None  # PRAGMA schema_version of the last transaction
+        self._is_parsed = False  # as it was read: what SQLite made of the schema is what stands there
         self._seen: int | None = None  # PRAGMA data_version when the schema was last looked at
         self._version = 0
         self._lawful: list[tuple[object, ...]] = []  # the schema that was found to be the law's
@@ -62,10 +68,9 @@ class LedgerFile:
     @classmethod
     def open(cls, path: Path, *, create: bool = True, version: int = law.NEWEST) -> Self:
         """Open a ledger as it is, or make a new one of the version in a file that is empty or not there."""
-        path = path.parent.resolve() / path.name  # SQLite follows no link, not even to a folder
-        if not create and not path.exists():
-            raise MessageCassetteError(f"there is no ledger at {path}")
         try:
+            path = path.parent.resolve() / path.name  # SQLite follows no link, not even to a folder
+            _check_plain(path, may_be_missing=create)
             path.parent.mkdir(parents=True, exist_ok=True)
             sync_guard.install()
             with one_at_a_time(path.parent):
@@ -79,48 +84,44 @@ class LedgerFile:
                     raise
         except MessageCassetteError:
             raise
+        except RuntimeError as error:  # a link that leads to itself
+            raise MessageCassetteError(str(error)) from error
         except _FAILURES as error:
             meaning = translate(error)
             raise type(meaning)(f"{path}: {meaning.detail}") from error
 
     def write(self, work: Callable[[apsw.Connection, int], T], mode: Mode = "IMMEDIATE") -> T:
-        """Do work in one transaction, given the connection and the ledger's version; return after its commit.
+        """Do work in one transaction, given the connection and the ledger's version; return after its commit."""
+        transactions = self._transactions
 
-        Written out, without a context for each concern: this is passed twice for every step.
-        """
-        self._check_process()
-        connection = self._connection
-        with self._turn:
+        def change() -> T:
             try:
-                self._transactions.begin(mode)
-                try:
-                    outcome = work(connection, self._check_law())
-                    points.reach(BEFORE_COMMIT)
-                    self._transactions.commit()
-                except BaseException:
-                    self._transactions.roll_back()
-                    raise
-            except MessageCassetteError:
+                transactions.begin(mode)
+                self._note_cookie()
+                outcome = work(self._connection, self._check_law())
+                points.reach(BEFORE_COMMIT)
+                transactions.commit()
+            except BaseException:
+                transactions.roll_back()
                 raise
-            except _FAILURES as error:
-                raise translate(error) from error
+            return outcome
+
+        outcome = self._alone(change)
         points.reach(AFTER_COMMIT)
         return outcome
 
     def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Ask questions that are all answered from one moment."""
-        self._check_process()
-        with self._turn:
+
+        def ask() -> T:
             try:
                 self._connection.execute("BEGIN")
-                try:
-                    return work(self._connection)
-                finally:
-                    self._connection.execute("ROLLBACK")
-            except MessageCassetteError:
-                raise
-            except _FAILURES as error:
-                raise translate(error) from error
+                self._note_cookie()
+                return work(self._connection)
+            finally:
+                self._transactions.roll_back()
+
+        return self._alone(ask)
 
     def forget_law(self) -> None:
         """Look at the schema anew with the next write: this one changes it."""
@@ -133,21 +134,55 @@ class LedgerFile:
         with self._turn:
             self._connection.close()
 
-    def _check_process(self) -> None:
+    def _alone(self, call: Callable[[], T]) -> T:
+        """Make a call while no other is under way, and say what goes wrong as the ledger's one exception."""
         if os.getpid() != self._pid:
             raise MessageCassetteError("the ledger was opened before a fork: the child opens one of its own")
+        with self._turn:
+            if self._is_busy:  # a signal handler, say: to wait for oneself is for ever
+                raise MessageCassetteError("the ledger is in use by this very thread")
+            self._is_busy = True
+            try:
+                self._transactions.roll_back()  # what an exception out of a signal handler left open
+                return call()
+            except MessageCassetteError:
+                raise
+            except _FAILURES as error:
+                raise translate(error) from error
+            finally:
+                self._is_busy = False
+
+    def _note_cookie(self) -> None:
+        """Notice that SQLite has parsed the schema anew; under another cookie it may have been another one."""
+        cookie = self._connection.pragma("schema_version")
+        if cookie != self._cookie:
+            self._cookie, self._is_parsed = cookie, False
 
     def _check_law(self) -> int:
         seen = self._connection.pragma("data_version")
-        if seen != self._seen:
-            version, schema = law.read_version(self._connection), self._connection.execute(_SCHEMA).fetchall()
-            if (version, schema) != (self._version, self._lawful):  # to compare with the law takes thrice as long
-                wrong = law.differences(self._connection)
-                if wrong:
-                    raise CassetteAltered(f"{'; '.join(wrong)}. `verify` says all that is wrong")
-                self._version, self._lawful = version or 0, schema
-            self._seen = seen
+        if seen == self._seen and self._is_parsed:
+            return self._version
+        if not self._is_parsed:  # else triggers that stand there again may not be heard
+            self._connection.pragma("writable_schema", "RESET")
+        version, schema = law.read_version(self._connection), self._connection.execute(_SCHEMA).fetchall()
+        if (version, schema) != (self._version, self._lawful):  # to compare with the law takes thrice as long
+            wrong = law.differences(self._connection)
+            if wrong:
+                raise CassetteAltered(f"{'; '.join(wrong)}. `verify` says all that is wrong")
+            self._version, self._lawful = version or 0, schema
+        self._seen, self._is_parsed = seen, True
         return self._version
+
+
+def _check_plain(path: Path, *, may_be_missing: bool) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        if may_be_missing:
+            return
+        raise MessageCassetteError(f"there is no ledger at {path}") from None
+    if not stat.S_ISREG(mode):
+        raise MessageCassetteError(f"{path} is not a plain file")
 
 
 def _has_content(path: Path) -> bool:
