@@ -79,7 +79,7 @@ def _hint(connection: apsw.Connection, version: int, run_id: str) -> str:
 
 
 def complete(connection: apsw.Connection, version: int, claim: Claim, receipt: Receipt) -> str:
-    job_id = _find(connection, claim.run_id, claim.step_id)["job_id"]
+    job_id = _find(connection, version, claim.run_id, claim.step_id)["job_id"]
     held = (claim.step_id, job_id, claim.worker_id, claim.fencing_token)
     connection.execute(_SQL["complete"], (receipt.receipt_id, *held, receipt.outcome, receipt.receipt_json))
     _chain(connection, version, "receipt", receipt.receipt_id)
@@ -88,7 +88,7 @@ def complete(connection: apsw.Connection, version: int, claim: Claim, receipt: R
 
 def requeue(connection: apsw.Connection, version: int, requeue_id: str, run_id: str, step_id: str) -> str:
     _need_version(version, "requeue")
-    standing = _find(connection, run_id, step_id)
+    standing = _find(connection, version, run_id, step_id)
     lease = (standing["lease_owner"], standing["fencing_token"], standing["lease_expires_at"])
     connection.execute(_SQL["requeue"], (requeue_id, step_id, *lease))
     _chain(connection, version, "requeue", requeue_id)
@@ -107,7 +107,7 @@ def requeue_expired(
 def renew(connection: apsw.Connection, version: int, renewal_id: str, claim: Claim, ttl: str) -> str:
     """Extend a live lease; return until when."""
     _need_version(version, "renew")
-    ends = _find(connection, claim.run_id, claim.step_id)["lease_expires_at"]
+    ends = _find(connection, version, claim.run_id, claim.step_id)["lease_expires_at"]
     values = (renewal_id, claim.step_id, claim.worker_id, claim.fencing_token, ends, ttl)
     extended: str = fetch(connection, _SQL["renew"], values)[0][0]
     _chain(connection, version, "renewal", renewal_id)
@@ -131,8 +131,8 @@ def find_step(connection: apsw.Connection, run_id: str, idempotency_key: str) ->
     return rows[0]
 
 
-def _find(connection: apsw.Connection, run_id: str, step_id: str) -> dict[str, Any]:
-    rows = fetch_named(connection, _SQL["standing"], (step_id,))
+def _find(connection: apsw.Connection, version: int, run_id: str, step_id: str) -> dict[str, Any]:
+    rows = fetch_named(connection, _OF[version]["standing"], (step_id,))
     if not rows:
         raise MessageCassetteError(f"Step not found: {step_id!r}")
     if rows[0]["run_id"] != run_id:

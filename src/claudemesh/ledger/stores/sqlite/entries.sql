@@ -15,14 +15,6 @@ RETURNING rowid, created_at
 -- A job of it.
 INSERT INTO cassette_jobs (job_id, message_id, intent, ordinal, created_at) VALUES (?1, ?2, ?3, ?4, ?5)
 
--- name: standing
--- A step, and the run that it belongs to.
-SELECT m.run_id, s.job_id, s.lease_owner, s.fencing_token, s.lease_expires_at
-FROM cassette_steps AS s
-JOIN cassette_jobs AS j ON j.job_id = s.job_id
-JOIN cassette_messages AS m ON m.message_id = j.message_id
-WHERE s.step_id = ?1
-
 -- name: complete
 -- The receipt; it commits the step.
 INSERT INTO cassette_receipts (receipt_id, step_id, job_id, worker_id, fencing_token, outcome, receipt_json)

@@ -21,3 +21,11 @@ UPDATE cassette_steps SET
   lease_expires_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?3)
 WHERE rowid = ?1
 RETURNING fencing_token, lease_expires_at
+
+-- name: standing
+-- A step, and the run that it belongs to.
+SELECT m.run_id, s.job_id, s.lease_owner, s.fencing_token, s.lease_expires_at
+FROM cassette_steps AS s
+JOIN cassette_jobs AS j ON j.job_id = s.job_id
+JOIN cassette_messages AS m ON m.message_id = j.message_id
+WHERE s.step_id = ?1

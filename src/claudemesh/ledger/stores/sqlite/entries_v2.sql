@@ -26,3 +26,7 @@ RETURNING fencing_token, lease_expires_at
 SELECT step_id FROM cassette_steps INDEXED BY ix_steps_open
 WHERE status = 'LEASED' AND run_id = ?1 AND lease_expires_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
 ORDER BY message_order, job_ordinal, ordinal
+
+-- name: standing
+-- A step, and the run that it belongs to.
+SELECT run_id, job_id, lease_owner, fencing_token, lease_expires_at FROM cassette_steps WHERE step_id = ?1

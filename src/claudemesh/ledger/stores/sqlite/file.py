@@ -36,6 +36,9 @@ from claudemesh.storage.sqlite.transactions import Transactions
 T = TypeVar("T")
 Mode = Literal["IMMEDIATE", "EXCLUSIVE"]
 
+_COOKIE: Final = "PRAGMA schema_version"
+_COMMITS: Final = "PRAGMA data_version"  # it changes with commits of others
+
 _FAILURES: Final = (apsw.Error, MeshError, OSError, UnicodeError)
 
 BEFORE_COMMIT: Final = points.declare("ledger.before_commit")
@@ -59,9 +62,9 @@ class LedgerFile:
         self._turn = threading.RLock()
         self._is_busy = False
         self._pid = os.getpid()
-        self._cookie: int | None = None  # PRAGMA schema_version of the last transaction
+        self._cookie: object = None  # PRAGMA schema_version of the last transaction
         self._is_parsed = False  # as it was read: what SQLite made of the schema is what stands there
-        self._seen: int | None = None  # PRAGMA data_version when the schema was last looked at
+        self._seen: object = None  # PRAGMA data_version when the schema was last looked at
         self._version = 0
         self._lawful: list[tuple[object, ...]] = []  # the schema that was found to be the law's
 
@@ -154,12 +157,12 @@ class LedgerFile:
 
     def _note_cookie(self) -> None:
         """Notice that SQLite has parsed the schema anew; under another cookie it may have been another one."""
-        cookie = self._connection.pragma("schema_version")
+        cookie = self._read(_COOKIE)
         if cookie != self._cookie:
             self._cookie, self._is_parsed = cookie, False
 
     def _check_law(self) -> int:
-        seen = self._connection.pragma("data_version")
+        seen = self._read(_COMMITS)
         if seen == self._seen and self._is_parsed:
             return self._version
         if not self._is_parsed:  # else triggers that stand there again may not be heard
@@ -172,6 +175,10 @@ class LedgerFile:
             self._version, self._lawful = version or 0, schema
         self._seen, self._is_parsed = seen, True
         return self._version
+
+    def _read(self, pragma: str) -> object:
+        """Read a number as any other statement does, which is prepared once; `Connection.pragma` prepares anew."""
+        return self._connection.execute(pragma).fetchall()[0][0]
 
 
 def _check_plain(path: Path, *, may_be_missing: bool) -> None:
