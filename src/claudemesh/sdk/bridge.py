@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from claudemesh.kernel.errors import LeaseLost, MeshError, NoPendingSteps, NotFound, RequestError
+from claudemesh.kernel.errors import (
+    DependencyError,
+    LeaseLost,
+    MeshError,
+    NoDaemon,
+    NoPendingSteps,
+    NotFound,
+    RequestError,
+)
 from claudemesh.ledger import MessageCassette, policy
 from claudemesh.ledger.api import TTL_S_DEFAULT
 from claudemesh.sdk import notes
@@ -77,16 +85,21 @@ class LedgerQueue:
         """Bring one message from the queue into the ledger, and claim the first step there; None if there is none.
 
         What a worker left behind whose lease expired can be claimed again first. Whatever could refuse it is asked
-        before the queue is: a message that comes back too often is a dead letter there.
+        before the queue is: a message that comes back too often is a dead letter there. While the queue cannot be
+        asked, what the ledger has is worked on.
         """
         policy.render_ttl(ttl_seconds)
         self.ledger.requeue_expired(self.run_id)  # refused if the schema is not the law's, or that of version 1
         self.answer()
-        self._hand_over()
+        unreachable = self._try_to_hand_over()
         try:
             step = self.ledger.claim_step(self.run_id, self.worker_id, ttl_seconds)
         except NoPendingSteps:
+            if unreachable is not None:
+                raise unreachable from None
             return None
+        if unreachable is not None:
+            self.warn(f"the queue cannot be asked for more now: {unreachable}")
         held = (step["step_id"], self.worker_id, step["fencing_token"], step["lease_expires_at"])
         return Task(_read_message(step["payload"]), self.run_id, *held)
 
@@ -121,6 +134,13 @@ class LedgerQueue:
                 except MeshError as error:
                     self.warn(f"the receipt of {note.broker_message_id} will be sent later: {error}")
         return answered
+
+    def _try_to_hand_over(self) -> MeshError | None:
+        try:
+            self._hand_over()
+        except (DependencyError, NoDaemon) as error:
+            return error
+        return None
 
     def _hand_over(self) -> None:
         leased = self.mesh.queue_work(self.queue)

@@ -257,6 +257,26 @@ def test_the_queue_is_not_asked_before_the_ledger_would_take_a_message(
     assert mesh.calls == 0
 
 
+@pytest.mark.req("L9")
+def test_while_the_queue_cannot_be_asked_what_the_ledger_has_is_worked_on(
+    ledger: MessageCassette, make: Make
+) -> None:
+    mesh, warned = OneMessage(), list[str]()
+
+    def refuse(_: str) -> None:
+        raise BrokerUnreachable
+
+    mesh.queue_work = refuse  # type: ignore[method-assign, assignment]
+    queue = make(mesh, warned.append)
+    with pytest.raises(BrokerUnreachable):
+        queue.take()
+    ledger.post_message({"intent": "x", "body": "left from before"}, queue.run_id, "SYSTEM")
+    task = queue.take()
+    assert task is not None
+    assert task.message["body"] == "left from before"
+    assert "cannot be asked" in warned[0]
+
+
 def test_the_same_ledger_by_another_path_is_the_same(make: Make, tmp_path: Path) -> None:
     mesh = OneMessage()
     task = make(mesh).take()
