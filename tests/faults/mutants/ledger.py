@@ -168,9 +168,9 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="Who upgraded goes on by the old version.",
-        file=f"{_STORE}/upgrade.py",
-        old="        ledger.forget_law()\n",
-        new="",
+        file=_FILE,
+        old="        if cookie != self._cookie:\n",
+        new="        if self._cookie is None:\n",
         test=f"{_UPGRADE}::test_who_upgraded_writes_version_2_from_then_on",
     ),
     Fault(

@@ -126,10 +126,6 @@ class LedgerFile:
 
         return self._alone(ask)
 
-    def forget_law(self) -> None:
-        """Look at the schema anew with the next write: this one changes it."""
-        self._seen = None
-
     def close(self) -> None:
         """May be called twice; in a child it does nothing, since the connection is the parent's."""
         if os.getpid() != self._pid:

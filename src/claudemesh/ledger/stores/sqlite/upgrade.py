@@ -23,7 +23,6 @@ def upgrade(ledger: LedgerFile) -> tuple[int, int]:
             raise MessageCassetteError(
                 f"what is in the ledger is not lawful, and is not upgraded: {'; '.join(wrong)}"
             )
-        ledger.forget_law()
         law.enact(connection, after=version, upto=law.NEWEST)
         if version < law.CHAINED_SINCE:
             chain.append_all(connection)
