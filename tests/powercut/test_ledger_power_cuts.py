@@ -18,7 +18,7 @@ def test_no_power_cut_loses_or_halves_what_a_ledger_answered(tmp_path: Path, eff
 def test_a_power_cut_in_an_upgrade_leaves_one_version_or_the_other_and_its_leases(
     tmp_path: Path, effort: int
 ) -> None:
-    survives(replace(LEDGER, workload=upgraded), tmp_path, rounds=effort)
+    survives(replace(LEDGER, workload=upgraded), tmp_path, rounds=effort, count=600)  # beside the 2,000 above
 
 
 @pytest.mark.parametrize("workload", [with_sync_normal, with_early_answers])
