@@ -75,8 +75,8 @@ async def test_a_command_does_the_work_under_a_lease_that_is_renewed_and_its_sta
     place = tmp_path / "work.db"
     async with local_mesh(tmp_path, "alice", "bob") as (_, alice, bob):
         await put(alice, "good", "bad")
-        work = ("queue", "work", "builds", "--ledger", str(place), "--json", "--ttl", "600ms", "--")
-        slow = (sys.executable, "-c", f"import time; time.sleep(1.5); {SCRIPT}")  # two leases long
+        work = ("queue", "work", "builds", "--ledger", str(place), "--json", "--ttl", "2s", "--")
+        slow = (sys.executable, "-c", f"import time; time.sleep(3); {SCRIPT}")  # longer than a lease
         done = await claudemesh(bob, *work, *slow)
         assert (done["body"], done["outcome"], done["receipt"]) == (
             "good", "SUCCESS", {"exit_status": 0, "output": "GOOD\n"},

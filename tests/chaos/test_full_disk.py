@@ -10,6 +10,8 @@ import pytest
 from claudemesh.daemon import identity
 from claudemesh.daemon.events import Warned
 from claudemesh.daemon.settings import Config, Disk
+from claudemesh.kernel.errors import CassetteUnavailable, MessageCassetteError
+from claudemesh.ledger import MessageCassette
 from claudemesh.runtime.keys import KeyPair
 from tests.mesh import WITHIN_S, LocalDaemon, local_broker, local_daemon, rejoin
 
@@ -149,3 +151,32 @@ async def test_an_inbox_without_room_makes_the_broker_wait_and_gets_everything_i
             await reserve(bob, 1 << 30)
             got = [int(message["body"].partition(" ")[0]) for message in await bob.receives(count)]
             assert got == list(range(count))
+
+
+def post_until_refused(ledger: MessageCassette) -> tuple[list[str], MessageCassetteError]:
+    """Return the messages that were taken, and what was said of the one that was not."""
+    posted: list[str] = []
+    try:
+        while len(posted) < 5_000:
+            posted.append(ledger.post_message({"text": BODY}, "r", "USER", f"k{len(posted)}")[0])
+    except MessageCassetteError as error:
+        return posted, error
+    raise AssertionError("the disk never became full")
+
+
+@pytest.mark.req("L4")
+def test_a_ledger_without_room_refuses_keeps_what_it_has_and_goes_on_when_there_is_room(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 1_000_000)
+    with MessageCassette(db_path=small_disk / "work.db") as ledger:
+        posted, refused = post_until_refused(ledger)
+        assert "full" in str(refused)
+        assert not isinstance(refused, CassetteUnavailable)  # it is known that nothing was written
+        assert [step["message_id"] for step in ledger.list_steps(limit=5_000)] == posted
+        assert ledger.find_issues() == []
+        ballast.unlink()
+        ledger.post_message({"text": BODY}, "r", "USER", f"k{len(posted)}")
+        step = ledger.claim_step("r", "w")
+        assert step["message_id"] == posted[0]
+        ledger.complete_step("r", step["step_id"], "w", step["fencing_token"], {}, "SUCCESS")
+        assert ledger.find_issues() == []

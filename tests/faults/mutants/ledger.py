@@ -25,6 +25,14 @@ _ROW = f"{_ROWS}::test_a_row_that_the_law_forbids_is_found"
 
 MUTANTS: tuple[Fault, ...] = (
     Fault(
+        what="Of what found no room nobody says that it was not written.",
+        file=_FILE,
+        old="is_known = isinstance(meaning, StoreFull)",
+        new="is_known = False",
+        test="tests/chaos/test_full_disk.py"
+        "::test_a_ledger_without_room_refuses_keeps_what_it_has_and_goes_on_when_there_is_room",
+    ),
+    Fault(
         what="Triggers that stand there again are not heard by whoever has parsed the schema without them.",
         file=_FILE,
         old='            self._connection.pragma("writable_schema", "RESET")\n',

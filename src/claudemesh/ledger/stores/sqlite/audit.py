@@ -24,8 +24,7 @@ def audit(connection: apsw.Connection, run_id: str | None, head: Mapping[str, An
     version = law.read_version(connection)
     issues = law.differences(connection) + list(_careful(lambda: _pages(connection), "the file cannot be checked"))
     if version in _OF:
-        for queries in (_ALWAYS, _OF[version]):
-            issues += _ask(connection, queries)
+        issues += audit_rows(connection, version)
         if version >= law.CHAINED_SINCE:
             issues += _careful(lambda: chain.audit(connection), "the chain cannot be read")
     issues += _careful(lambda: _words(connection, _EXPIRED["expired"], run_id), "leases cannot be read")

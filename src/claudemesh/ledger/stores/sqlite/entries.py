@@ -40,7 +40,7 @@ def post(connection: apsw.Connection, version: int, post: Post) -> tuple[str, st
     for job_ordinal, job in enumerate(post.jobs, start=1):
         job_id = f"{post.message_id}.{job_ordinal}"
         connection.execute(_SQL["post_job"], (job_id, post.message_id, job.intent, job_ordinal, created_at))
-        place = (post.run_id, order, job_ordinal) if version >= law.CHAINED_SINCE else ()
+        place = (post.run_id, order, job_ordinal) if version >= law.ORDERED_SINCE else ()
         connection.executemany(
             _OF[version]["post_step"],
             [

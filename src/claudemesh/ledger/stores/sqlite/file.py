@@ -24,6 +24,7 @@ from claudemesh.kernel.errors import (
     MeshError,
     MessageCassetteError,
     StoreCorrupt,
+    StoreFull,
 )
 from claudemesh.ledger.stores.sqlite import law
 from claudemesh.runtime import points
@@ -231,5 +232,10 @@ def translate(error: BaseException) -> MessageCassetteError:
             return MessageCassetteError(f"{error.filename}: {error.strerror}")
         case _:
             meaning = engine.translate(error)
-            kind = CassetteUnavailable if isinstance(meaning, DependencyError) else MessageCassetteError
+            is_known = isinstance(meaning, StoreFull)  # what found no room was not written
+            kind = (
+                CassetteUnavailable
+                if isinstance(meaning, DependencyError) and not is_known
+                else MessageCassetteError
+            )
             return kind(str(meaning))

@@ -16,6 +16,7 @@ VERSIONS: Final = tuple(range(1, NEWEST + 1))
 
 # What came with which version.
 REQUEUED_SINCE: Final = 2
+ORDERED_SINCE: Final = 2  # by columns of the step
 CHAINED_SINCE: Final = 2
 
 _TEXTS: Final = tuple((files(__package__) / f"v{version}.sql").read_text(encoding="utf-8") for version in VERSIONS)
