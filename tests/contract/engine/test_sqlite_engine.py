@@ -12,6 +12,7 @@ import pytest
 
 from claudemesh.kernel.errors import IntegrityError, InvalidRequest, StoreUnavailable
 from claudemesh.runtime import points
+from claudemesh.runtime.patience import wait_until
 from claudemesh.storage.sqlite import Database
 from claudemesh.storage.sqlite import writer as writer_module
 from claudemesh.storage.sqlite.writer import Operation
@@ -373,8 +374,20 @@ def test_a_closed_database_refuses_and_closing_twice_is_fine(tmp_path: Path) -> 
 
 def test_closing_finishes_what_was_submitted(tmp_path: Path) -> None:
     database = Database.open(tmp_path / "shelf.db", SCHEMA)
-    waiting = [database.submit(put, (f"k{number}", "x")) for number in range(500)]
-    database.close()
+    writer = database._writer
+
+    def wait_for_the_end() -> None:
+        """Keep the first group until the store is closed, so that all others stand right before the end."""
+        assert wait_until(lambda: writer._is_closed, BOUND_S)
+        with writer._accepting:
+            pass  # whoever closes it has let go: the end is in the queue
+
+    points.arm("sqlite.before_commit", wait_for_the_end)
+    try:
+        waiting = [database.submit(put, (f"k{number}", "x")) for number in range(500)]
+        database.close()
+    finally:
+        points.disarm_all()
     assert [future.result(0) for future in waiting] == ["x"] * 500
 
 
