@@ -8,7 +8,7 @@ from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
 from claudemesh.kernel.errors import TransitionRefused
 from claudemesh.kernel.fingerprint import Fingerprint, Kind, Priority, SendRequest, fingerprint_send
 from claudemesh.kernel.ids import next_ulid, render_ulid
-from claudemesh.kernel.lease import NEVER_HELD, Acquire, Fence, Granted, Held, Lost, Release, Renew, judge
+from claudemesh.kernel.lease import NEVER_HELD, Acquire, Fence, Granted, Held, Lost, Reclaim, Release, Renew, judge
 from claudemesh.kernel.outbox import ADMISSION, MACHINE, OutboxEvent, OutboxState
 from claudemesh.kernel.retention import MARGIN_HOURS_MIN, RetentionScoped, derive_max_age
 from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms
@@ -38,6 +38,20 @@ class LeaseLaws(RuleBasedStateMachine):
         assert isinstance(verdict, Held) == before.is_live(self.now_ms)
         if isinstance(verdict, Granted):
             assert verdict.lease.token == before.token + 1
+            self.lease = verdict.lease
+            self.grants.append((verdict.lease.token, owner))
+
+    @rule(owner=st.sampled_from("abc"), ttl_ms=st.integers(1, 100))
+    def reclaim(self, owner: str, ttl_ms: int) -> None:
+        before = self.lease
+        verdict = judge(before, Reclaim(owner, ttl_ms), self.now_ms)
+        is_anothers = before.is_live(self.now_ms) and before.owner != owner
+        assert isinstance(verdict, Held) == is_anothers
+        if isinstance(verdict, Granted):
+            assert verdict.lease.token == before.token + 1
+            assert verdict.lease.is_live(self.now_ms)
+            if before.is_live(self.now_ms):
+                assert verdict.lease.expires_at_ms >= before.expires_at_ms
             self.lease = verdict.lease
             self.grants.append((verdict.lease.token, owner))
 

@@ -233,6 +233,11 @@ class TooManyStreams(RateLimited):
     title = "As many event streams as the daemon serves are open"
 
 
+class TooManySessions(RateLimited):
+    code = "too_many_sessions"
+    title = "As many sessions as one member may have are there"
+
+
 class PredecessorDeferred(RequestError):
     code = "predecessor_deferred"
     title = "An earlier message to the same destination has to go first"

@@ -39,6 +39,17 @@ class Acquire:
 
 
 @dataclass(frozen=True, slots=True)
+class Reclaim:
+    """The owner has proven anew who it is: what still acts for it under the old token is fenced from now on."""
+
+    owner: str
+    ttl_ms: int
+
+    def __post_init__(self) -> None:
+        _check_ttl(self.ttl_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class Renew:
     owner: str
     token: int
@@ -62,7 +73,7 @@ class Fence:
     token: int
 
 
-Request = Acquire | Renew | Release | Fence
+Request = Acquire | Reclaim | Renew | Release | Fence
 
 # --- what is answered ------------------------------------------------------------------------------
 
@@ -99,6 +110,8 @@ def judge(standing: Lease, request: Request, now_ms: int) -> Verdict:
     match request:
         case Acquire():
             return _acquire(standing, request, now_ms)
+        case Reclaim():
+            return _reclaim(standing, request, now_ms)
         case Renew() | Release() | Fence():
             refusal = _refusal(standing, request.owner, request.token, now_ms)
             return Lost(refusal) if refusal else Granted(_apply(standing, request, now_ms))
@@ -108,9 +121,17 @@ def judge(standing: Lease, request: Request, now_ms: int) -> Verdict:
 
 def _acquire(standing: Lease, request: Acquire, now_ms: int) -> Granted | Held:
     if standing.owner is not None and standing.is_live(now_ms):
-        # Also for its own owner: two threads of one worker are two claimers. An owner that returns renews.
+        # Also for its own owner: two threads of one worker are two claimers. One that returns renews or reclaims.
         return Held(by=standing.owner, until_ms=standing.expires_at_ms)
     return Granted(Lease(request.owner, standing.token + 1, now_ms + request.ttl_ms))
+
+
+def _reclaim(standing: Lease, request: Reclaim, now_ms: int) -> Granted | Held:
+    if not standing.is_live(now_ms):
+        return _acquire(standing, Acquire(request.owner, request.ttl_ms), now_ms)
+    if standing.owner is not None and standing.owner != request.owner:
+        return Held(by=standing.owner, until_ms=standing.expires_at_ms)
+    return Granted(Lease(request.owner, standing.token + 1, max(standing.expires_at_ms, now_ms + request.ttl_ms)))
 
 
 def _refusal(standing: Lease, owner: str, token: int, now_ms: int) -> LostBecause | None:

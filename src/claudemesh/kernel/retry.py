@@ -1,7 +1,4 @@
-"""When to try again: exponential backoff with full jitter, so that a thousand clients never come back in step.
-
-And when to hang up on a peer that does not answer, so that there is something to try again.
-"""
+"""When to try again: exponential backoff with full jitter, so that a thousand clients never come back in step."""
 
 from typing import Final
 
@@ -23,8 +20,3 @@ def derive_backoff_ms(attempts: int, jitter: float, retry_after_ms: int | None =
         raise ValueError("jitter is not within [0, 1)")
     ceiling_ms = min(BACKOFF_CAP_MS, BACKOFF_BASE_MS << min(attempts - 1, _DOUBLINGS_MAX))
     return max(retry_after_ms or 0, 0) + int(ceiling_ms * jitter)
-
-
-def derive_pong_wait_s(stale_pong_s: float, ping_interval_s: float) -> float:
-    """Return how long a ping may stay unanswered: what is left of the threshold between it and the ping before."""
-    return max(stale_pong_s - ping_interval_s, ping_interval_s)

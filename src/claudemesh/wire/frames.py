@@ -23,7 +23,10 @@ from claudemesh.kernel.fingerprint import Kind, Priority
 PROTOCOL: Final = 1
 
 ITEM_EXTRA_BYTES: Final = 512 * 1024  # for meta and all that is not the body
+SESSION_BYTES_MAX: Final = 4 * 1024  # of all that a session says of itself
 ATTESTATION_MAX_MS: Final = DAY_MS  # how long a member vouches for a session's key at most
+CLOCK_SKEW_MAX_MS: Final = 60_000  # how far apart two clocks may be for what one of them says to count
+PRESENCE_END: Final = "presence.end"  # the call of one who leaves for good, or of a session's daemon for it
 
 # Close codes (RFC 6455 leaves 4000-4999 to applications). 1000 and 1001 are its own.
 CLOSE_SESSION_REPLACED: Final = 1000
@@ -85,7 +88,23 @@ class Attestation(msgspec.Struct, frozen=True, kw_only=True):
     signature: str
 
 
+Short = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[^\x00]*$")]
+
+
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a session says of itself: the others see it among the peers, while its lease stands."""
+
+    display_name: Short = ""
+    role: Short = ""
+    cwd: Annotated[str, msgspec.Meta(max_length=1024, pattern=r"^[^\x00]*$")] = ""
+    groups: Annotated[list[Short], msgspec.Meta(max_length=16)] = []
+    topics: Annotated[list[Short], msgspec.Meta(max_length=32)] = []  # that it listens to
+    mcp_servers: Annotated[list[Short], msgspec.Meta(max_length=32)] = []  # that it offers
+
+
 class Hello(Frame, frozen=True, tag="hello", rename="camel"):
+    """Who speaks. `presence_only`: it shows that a session is there; what is for it goes to its member's daemon."""
+
     mesh_id: str
     member_pubkey: str
     instance_id: str
@@ -96,18 +115,29 @@ class Hello(Frame, frozen=True, tag="hello", rename="camel"):
     session_pubkey: str | None = None
     attestation: Attestation | None = None
     resume_token: str | None = None
+    presence_only: bool = False
+    session: SessionInfo | None = None
 
 
 class HelloAck(Frame, frozen=True, tag="hello_ack", rename="camel"):
+    """The lease that stands now. `terms` is short for all that the broker offers.
+
+    Whoever agreed to the same terms before need not ask for them again.
+    """
+
     presence_id: str
     member_id: str
     mesh_slug: str
     lease_ttl_ms: Number
     broker_version: str
     resume_token: str | None = None
+    resumed: bool = False
+    terms: str = ""
 
 
 class LeaseRenewed(Frame, frozen=True, tag="lease_renewed", rename="camel"):
+    """The lease goes on, and this token with it; the one before it is as good, until it expires."""
+
     lease_ttl_ms: Number
     resume_token: str | None = None
 

@@ -6,6 +6,8 @@ from sharing their bytes. No field may hold a zero byte.
 
 from typing import Final
 
+import msgspec
+
 from claudemesh.wire.frames import Attestation, Hello
 from claudemesh.wire.invite import CreateMesh, Invite, Redeem
 
@@ -15,6 +17,7 @@ ATTESTATION: Final = "claudemesh-attestation-v1"
 MESH_CREATE: Final = "claudemesh-mesh-create-v1"
 INVITE: Final = "claudemesh-invite-v1"
 REDEEM: Final = "claudemesh-redeem-v1"
+RESUME: Final = "claudemesh-resume-v1"
 
 
 def welcome_bytes(challenge: str, nonce: str) -> bytes:
@@ -34,7 +37,14 @@ def hello_bytes(nonce: str, hello: Hello) -> bytes:
         hello.timestamp_ms,
         hello.session_pubkey,
         hello.resume_token,
+        "presence" if hello.presence_only else "",
+        None if hello.session is None else msgspec.json.encode(hello.session).decode(),
     )
+
+
+def resume_bytes(payload: str) -> bytes:
+    """Return what the broker signs in a resume token."""
+    return _frame(RESUME, payload)
 
 
 def attestation_bytes(attestation: Attestation) -> bytes:

@@ -11,6 +11,7 @@ from claudemesh.kernel.lease import (
     Lease,
     Lost,
     LostBecause,
+    Reclaim,
     Release,
     Renew,
     judge,
@@ -51,6 +52,27 @@ def test_a_released_lease_is_free_at_once_and_the_next_token_is_greater() -> Non
     assert judge(released.lease, Acquire("ben", 10), 500) == Granted(Lease("ben", 4, 510))
 
 
+@pytest.mark.req("P2")
+def test_an_owner_that_proves_itself_anew_goes_on_under_a_greater_token_and_fences_what_acted_before() -> None:
+    reclaimed = judge(ANA, Reclaim("ana", 5_000), 900)
+    assert reclaimed == Granted(Lease("ana", 4, 5_900))
+    assert judge(reclaimed.lease, Fence("ana", 3), 900) == Lost(LostBecause.STALE_TOKEN)
+    assert judge(ANA, Reclaim("ana", 1), 900) == Granted(Lease("ana", 4, 1_000)), "no time is taken away"
+
+
+def test_nobody_else_reclaims_a_lease_that_lives() -> None:
+    assert judge(ANA, Reclaim("ben", 5_000), 999) == Held("ana", 1_000)
+
+
+@pytest.mark.parametrize("owner", ["ana", "ben"])
+@pytest.mark.parametrize(
+    "standing", [ANA, Lease(None, 3, 1_000), Lease(None, 3, 9_999)], ids=["over", "free", "free-long"]
+)
+def test_what_nobody_holds_any_more_is_reclaimed_as_it_is_acquired(owner: str, standing: Lease) -> None:
+    assert judge(standing, Reclaim(owner, 500), 1_000) == Granted(Lease(owner, 4, 1_500))
+    assert judge(standing, Reclaim(owner, 500), 1_000) == judge(standing, Acquire(owner, 500), 1_000)
+
+
 @pytest.mark.parametrize("ask", [lambda o, t: Renew(o, t, 10), Release, Fence], ids=["renew", "release", "fence"])
 @pytest.mark.parametrize(
     ("owner", "token", "now_ms", "because"),
@@ -70,5 +92,7 @@ def test_whoever_lost_the_lease_learns_why(ask: object, owner: str, token: int, 
 def test_a_lease_without_a_length_cannot_even_be_asked_for(ttl_ms: int) -> None:
     with pytest.raises(ValueError, match="no lease"):
         Acquire("ben", ttl_ms)
+    with pytest.raises(ValueError, match="no lease"):
+        Reclaim("ana", ttl_ms)
     with pytest.raises(ValueError, match="no lease"):
         Renew("ana", 3, ttl_ms)

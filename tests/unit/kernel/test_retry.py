@@ -2,7 +2,7 @@
 
 import pytest
 
-from claudemesh.kernel.retry import derive_backoff_ms, derive_pong_wait_s
+from claudemesh.kernel.retry import derive_backoff_ms
 
 ALMOST_ONE = 1 - 2**-53
 
@@ -30,8 +30,3 @@ def test_a_retry_after_is_waited_out_and_the_jitter_comes_on_top() -> None:
 def test_nonsense_is_refused(attempts: int, jitter: float) -> None:
     with pytest.raises(ValueError, match=r"nothing has failed|jitter"):
         derive_backoff_ms(attempts, jitter)
-
-
-def test_a_silent_peer_is_given_up_at_the_threshold_but_never_sooner_than_the_next_ping() -> None:
-    assert derive_pong_wait_s(75, 30) == 45
-    assert derive_pong_wait_s(30, 30) == 30
