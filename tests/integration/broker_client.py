@@ -45,11 +45,13 @@ class RunningBroker:
 
 
 @asynccontextmanager
-async def broker(folder: Path, **settings: Any) -> AsyncIterator[RunningBroker]:
+async def broker(
+    folder: Path, *, surroundings: World | None = None, **settings: Any
+) -> AsyncIterator[RunningBroker]:
     """Serve on a free port until the block ends."""
     chosen = BrokerSettings(**{"store": f"sqlite:///{folder / 'broker.db'}", "listen": "127.0.0.1:0"} | settings)
     started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    stop, world = asyncio.Event(), real_world()
+    stop, world = asyncio.Event(), surroundings or real_world()
     serving = asyncio.create_task(serve(chosen, started.set_result, stop, world))
     try:
         async with asyncio.timeout(BOUND_S):
@@ -212,6 +214,13 @@ class Wire:
                     return frame
                 self._passed.append(frame)
 
+    async def hear(self, name: str) -> dict[str, Any]:
+        """Return what the next event of this name says; others are passed over."""
+        while True:
+            event = await self.expect(frames.Event)
+            if event.name == name:
+                return event.data
+
     async def send(self, *items: frames.SendItem) -> list[frames.Outcome]:
         n = await self.send_only(*items)
         result = await self.expect(frames.SendResult)
@@ -256,6 +265,7 @@ class Wire:
 async def opened(running: RunningBroker, **options: Any) -> AsyncIterator[Wire]:
     """Open a socket and hear the welcome, nothing more."""
     chosen = {"max_size": None, "compression": None, "proxy": None, "close_timeout": 1, "ping_interval": None}
+    chosen["max_queue"] = None  # it reads on and answers pings, whatever the test waits for meanwhile
     async with connect(running.ws_url, **chosen | options) as socket:
         async with asyncio.timeout(BOUND_S):
             welcome = frames.parse_from_broker(await socket.recv())

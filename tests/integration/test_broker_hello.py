@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 
 from claudemesh.asgi.events import ServerWarned
 from claudemesh.broker.events import MemberDisconnected
-from claudemesh.broker.settings import Connections
+from claudemesh.broker.settings import Connections, Presence
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.wire import frames, signing
@@ -365,8 +365,8 @@ async def test_a_mesh_may_prefer_the_oldest_or_allow_both(tmp_path: Path, policy
             assert [one.client_message_id for one in await first.deliveries(1)] == ["1"]
 
 
-async def test_a_connection_that_is_gone_leaves_no_trace_in_the_hub(tmp_path: Path) -> None:
-    async with broker(tmp_path) as running:
+async def test_a_connection_that_is_gone_is_away_when_its_lease_ends(tmp_path: Path) -> None:
+    async with broker(tmp_path, presence=Presence(lease_ttl_ms=500)) as running:
         alice = await create_mesh(running)
         bob = await join(alice, "bob")
         async with alice.connected() as a:

@@ -3,7 +3,10 @@
 import asyncio
 import os
 import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -11,11 +14,11 @@ from websockets.asyncio.client import unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from claudemesh.asgi.events import ServerWarned
-from claudemesh.asgi.messages import App, Receive, Scope, Send
+from claudemesh.asgi.messages import PULSE, App, Pulse, Receive, Scope, Send
 from claudemesh.asgi.server import Server, ServerLimits
 from claudemesh.asgi.sockets import bind_unix
 from claudemesh.runtime.observe import Observer
-from tests.integration.local_ipc import on_uvloop, serving
+from tests.integration.local_ipc import BOUND_S, Client, on_uvloop, serving
 
 
 async def nothing(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -260,12 +263,180 @@ async def test_stopping_tells_a_websocket_that_the_server_restarts(tmp_path: Pat
         assert service.toy.socket_ended.is_set()
 
 
+# --- below the messages of a WebSocket: its pulse --------------------------------------------------
+
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+MASK = b"\0\0\0\0"  # under which a byte stays what it is
+TEXT, CLOSE, PING, PONG = (bytes([0x80 | kind]) for kind in (1, 8, 9, 10))
+LONG_S = 1_000.0
+
+
+def frame(kind: bytes, content: bytes = b"") -> bytes:
+    return kind + bytes([0x80 | len(content)]) + MASK + content
+
+
+@dataclass
+class Bedside:
+    """A server whose WebSockets' pulses are at hand, and whose app reads one message each time it is let."""
+
+    pulses: list[Any] = field(default_factory=list)
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    got: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    at_each: Callable[[Pulse], None] = lambda _pulse: None
+    send: Send | None = None
+
+    def wrap(self, _app: App) -> App:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            self.pulses.append(scope[PULSE])
+            self.send = send
+            await receive()
+            await send({"type": "websocket.accept"})
+            while True:
+                await self.turns.acquire()
+                message = await receive()
+                self.at_each(scope[PULSE])
+                self.got.put_nowait(message.get("text") or message["type"])
+                if message["type"] == "websocket.disconnect":
+                    return
+
+        return app
+
+    async def opened(self, client: Client) -> Any:  # noqa: ANN401  a pulse whose insides are turned
+        assert (await client.ask("GET", "/v1/ws", None, UPGRADE)).status == 101
+        return self.pulses[-1]
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110  what a transport does, it tells nobody
+        await asyncio.sleep(0.001)
+
+
+def fall_silent(pulse: Any) -> None:  # noqa: ANN401  as above
+    """Have nothing come for long."""
+    pulse._heard_s -= LONG_S
+    assert pulse.silent_s() >= LONG_S
+
+
+@pytest.mark.req("P7")
 @on_uvloop
-async def test_a_websocket_whose_peer_no_longer_answers_pings_is_closed(tmp_path: Path) -> None:
-    limits = ServerLimits(ping_interval_s=0.05, ping_timeout_s=0.05)
-    async with serving(tmp_path, limits=limits) as service, await service.by_socket() as client:
-        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
-        key = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
-        answer = await client.ask("GET", "/v1/ws", None, {**upgrade, **key})
-        assert answer.status == 101
-        await service.toy.socket_ended.wait()
+async def test_a_beat_is_a_ping_and_a_text_in_one_write(tmp_path: Path) -> None:
+    bed = Bedside()
+    async with serving(tmp_path, wrap=bed.wrap) as service, await service.by_socket() as client:
+        pulse = await bed.opened(client)
+        writes: list[bytes] = []
+        pulse.transport = Watched(pulse.transport, writes)
+        for _ in range(2):
+            pulse.beat("still here")
+            assert await client.reader.readexactly(14) == PING + b"\0" + TEXT + b"\x0astill here"
+        assert len(writes) == 2
+
+
+@pytest.mark.req("P1", "P7")
+@pytest.mark.parametrize(
+    "sent",
+    [frame(TEXT, b"hi"), frame(PING), frame(PONG), frame(PONG, b"asked by nobody"), TEXT],
+    ids=["text", "ping", "pong", "any-pong", "half-a-frame"],
+)
+@on_uvloop
+async def test_whatever_comes_ends_a_silence(tmp_path: Path, sent: bytes) -> None:
+    bed = Bedside()
+    bed.turns.release()
+    async with serving(tmp_path, wrap=bed.wrap) as service, await service.by_socket() as client:
+        pulse = await bed.opened(client)
+        fall_silent(pulse)
+        await client.send(sent)
+        await until(lambda: pulse.silent_s() < LONG_S)
+        assert 0 <= pulse.silent_s() < BOUND_S
+
+
+@pytest.mark.req("P7")
+@on_uvloop
+async def test_the_server_asks_nobody_by_itself_and_sending_is_no_sign_of_life(tmp_path: Path) -> None:
+    bed = Bedside()
+    async with serving(tmp_path, wrap=bed.wrap) as service, await service.by_socket() as client:
+        pulse = await bed.opened(client)
+        assert (pulse.ping_timer, pulse.pong_timer) == (None, None)
+        fall_silent(pulse)
+        pulse.beat("x")
+        await client.reader.readexactly(5)
+        assert pulse.silent_s() >= LONG_S
+
+
+@pytest.mark.req("P7")
+@on_uvloop
+async def test_nobody_is_silent_while_it_is_we_who_do_not_read(tmp_path: Path) -> None:
+    bed = Bedside()
+    async with serving(tmp_path, wrap=bed.wrap) as service, await service.by_socket() as client:
+        pulse = await bed.opened(client)
+        await client.send(frame(TEXT, b"one") + frame(TEXT, b"two"))
+        await until(lambda: pulse.read_paused)
+        pulse._heard_s -= LONG_S
+        assert pulse.silent_s() == 0
+        bed.turns.release()
+        assert await bed.got.get() == "one"
+        assert pulse.silent_s() == 0, "there is still something that we have not read"
+        bed.turns.release()
+        assert await bed.got.get() == "two"
+        assert pulse.silent_s() < BOUND_S, "only from here on could it have been heard"
+        fall_silent(pulse)
+
+
+@pytest.mark.req("P7")
+@on_uvloop
+async def test_a_beat_adds_nothing_to_what_waits_to_be_read(tmp_path: Path) -> None:
+    bed = Bedside()
+    size = 16 << 20
+    async with serving(tmp_path, wrap=bed.wrap) as service, await service.by_socket() as client:
+        pulse = await bed.opened(client)
+        assert bed.send is not None
+        await bed.send({"type": "websocket.send", "text": "x" * size})
+        for _ in range(3):
+            pulse.beat("not now")
+        assert (await client.reader.readexactly(10 + size))[10:].strip(b"x") == b""
+        await until(lambda: pulse.transport.get_write_buffer_size() == 0)
+        pulse.beat("now")
+        assert await client.reader.readexactly(7) == PING + b"\0" + TEXT + b"\x03now"
+
+
+@pytest.mark.req("P7")
+@on_uvloop
+async def test_a_cut_ends_a_websocket_without_a_word(tmp_path: Path) -> None:
+    bed = Bedside()
+    bed.turns.release()
+    async with serving(tmp_path, wrap=bed.wrap) as service, await service.by_socket() as client:
+        pulse = await bed.opened(client)
+        pulse.abort()
+        assert await client.ended() == b""
+        assert await bed.got.get() == "websocket.disconnect"
+        pulse.abort()
+        pulse.beat("to nobody")
+
+
+@pytest.mark.req("P7")
+@pytest.mark.parametrize("closing", ["the peer", "the server"])
+@on_uvloop
+async def test_a_beat_in_the_moment_of_a_close_is_simply_not_sent(tmp_path: Path, closing: str) -> None:
+    failed: list[Exception] = []
+
+    def beat(pulse: Pulse) -> None:
+        try:
+            pulse.beat("too late")
+        except Exception as error:  # noqa: BLE001  whatever it is, it would end whoever asks all connections
+            failed.append(error)
+
+    bed = Bedside(at_each=beat)
+    bed.turns.release()
+    async with serving(tmp_path, wrap=bed.wrap) as service, await service.by_socket() as client:
+        await bed.opened(client)
+        if closing == "the peer":
+            await client.send(frame(TEXT, b"bye") + frame(CLOSE, b"\x03\xe8"))
+        else:
+            await service.server.stop(grace_s=30)
+        await bed.got.get()
+        assert failed == []
+        assert b"too late" not in await client.ended()

@@ -11,6 +11,7 @@ from typing import Final
 import apsw
 
 from claudemesh.broker.model import Accepted, Identity
+from claudemesh.broker.presence.model import Arrival
 from claudemesh.broker.stores.sqlite import SqliteStores
 from claudemesh.broker.stores.sqlite.upkeep import check
 from claudemesh.storage.sqlite import connection as settings
@@ -58,7 +59,7 @@ async def _send(stores: SqliteStores, town: Town, mark: Tell, name: str, life: s
 
 
 async def _receive(stores: SqliteStores, town: Town, mark: Tell, name: str) -> None:
-    seat = (await stores.seats.take(Identity(town.mesh, town.members[name], "instance"))).seat
+    seat = (await stores.seats.take(Arrival(Identity(town.mesh, town.members[name], "instance")))).seat
     for _ in range(ROUNDS):
         page = await stores.deliveries.page(seat, 0, 16, 100_000)
         history_ids = [parcel.history_id for parcel in page.parcels]

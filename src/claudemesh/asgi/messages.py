@@ -6,7 +6,7 @@ raises it; how an error reads is for `wire.problem`.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,26 @@ STOPPING: Final = "stopping"
 # In the scope, where the server offers it: an `Answer`, which sends a whole one in one step, since two messages
 # take much longer. It returns False, and has sent nothing, where an answer needs more than that.
 ANSWER: Final = "claudemesh.answer"
+
+# In the scope of a WebSocket: its `Pulse`.
+PULSE: Final = "claudemesh.pulse"
+
+
+class Pulse(Protocol):
+    """A WebSocket below its messages: whether the other side is there, and how to ask it."""
+
+    def is_open(self) -> bool:
+        """Say whether it is still there, as far as is known."""
+
+    def silent_s(self) -> float:
+        """Return how long ago something came. While we read nothing ourselves, nobody is silent."""
+
+    def beat(self, text: str) -> None:
+        """Ping, and send a text with it, unless what was sent before is still waiting to be read."""
+
+    def abort(self) -> None:
+        """Cut the connection, without a word."""
+
 
 _JSON: Final[Headers] = ((b"content-type", b"application/json"),)
 _PROBLEM: Final[Headers] = ((b"content-type", problem.CONTENT_TYPE.encode()),)

@@ -24,13 +24,14 @@ from functools import lru_cache, partial
 from typing import Any, Final, cast
 
 import uvloop
+from uvicorn._types import ASGIReceiveEvent
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
 from claudemesh.asgi.events import ConnectionRefused, ServerWarned
-from claudemesh.asgi.messages import ANSWER, STOPPING, App, Headers, problem_response
+from claudemesh.asgi.messages import ANSWER, PULSE, STOPPING, App, Headers, problem_response
 from claudemesh.asgi.sockets import unlink_unix
 from claudemesh.kernel.errors import MeshError, PayloadTooLarge, RateLimited, RequestTimeout
 from claudemesh.runtime.observe import Observer
@@ -57,8 +58,6 @@ class ServerLimits:
     keep_alive_s: int = 75
     send_stall_s: float = 60.0  # in which a client that is sent an answer must read something of it
     ws_max_size: int = 1 << 20
-    ping_interval_s: float | None = 20.0
-    ping_timeout_s: float | None = 20.0
 
 
 class Server:
@@ -150,8 +149,8 @@ class Server:
             server_header=False,
             date_header=False,
             ws_max_size=self._limits.ws_max_size,
-            ws_ping_interval=self._limits.ping_interval_s,
-            ws_ping_timeout=self._limits.ping_timeout_s,
+            ws_ping_interval=None,  # applications ask by themselves: `Pulse`
+            ws_ping_timeout=None,
             ws_per_message_deflate=False,
             timeout_keep_alive=self._limits.keep_alive_s,
             workers=1,
@@ -370,6 +369,40 @@ class _WebSocket(WebSocketsSansIOProtocol):
         super().__init__(config, server_state, app_state, _loop)
         if isinstance(server_state, _House):
             self.logger = self.conn.logger = server_state.logger
+        self._heard_s = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = self.loop.time()
+        super().data_received(data)
+
+    def handle_connect(self, event: Any) -> None:  # noqa: ANN401  of the protocol's own library
+        super().handle_connect(event)
+        if self.handshake_initiated and not self.close_sent:
+            self.scope[PULSE] = self  # type: ignore[typeddict-unknown-key]
+
+    async def receive(self) -> ASGIReceiveEvent:
+        was_paused = self.read_paused
+        message = await super().receive()
+        if was_paused and not self.read_paused:
+            self._heard_s = self.loop.time()  # what came meanwhile was not read
+        return message
+
+    def is_open(self) -> bool:
+        return self.conn.state.name == "OPEN" and not self.disconnected
+
+    def silent_s(self) -> float:
+        return 0.0 if self.read_paused else self.loop.time() - self._heard_s
+
+    def beat(self, text: str) -> None:
+        # Either side may have said goodbye a moment ago, and the connection not be gone yet.
+        if not self.is_open() or not self.writable.is_set():
+            return
+        self.conn.send_ping(b"")
+        self.conn.send_text(text.encode())
+        self.transport.write(b"".join(self.conn.data_to_send()))
+
+    def abort(self) -> None:
+        self.transport.abort()
 
     def handle_ping(self) -> None:
         """Answer, unless nobody reads the answers: they would pile up here."""

@@ -29,12 +29,16 @@ from claudemesh.broker.limiters.memory import MemoryLimiter
 from claudemesh.broker.metering import BrokerMetrics
 from claudemesh.broker.planned import execute_plan, read_plan
 from claudemesh.broker.ports import Limiter, Stores
+from claudemesh.broker.presence.herald import Herald
+from claudemesh.broker.presence.tokens import ResumeTokens, parse_seeds
+from claudemesh.broker.presence.watchdog import Watchdog
 from claudemesh.broker.seating import Seating
 from claudemesh.broker.settings import BrokerSettings
 from claudemesh.broker.stores.opening import check_is_there, opened
 from claudemesh.broker.switchboard import Switchboard
 from claudemesh.broker.upkeep import Upkeep
 from claudemesh.kernel.errors import ConfigError, MeshError
+from claudemesh.kernel.rhythm import Rhythm, derive_rhythm
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
@@ -106,6 +110,15 @@ async def sweep_planned(settings: BrokerSettings, file: Path) -> dict[str, int]:
         return await execute_plan(plan, stores.directory, _upkeep_of(settings, world, stores))
 
 
+async def rotate_resume_key(settings: BrokerSettings) -> dict[str, int]:
+    """Sign resume tokens with a new key; those of the one before stay good, and no others."""
+    if settings.resume_token_key is not None:
+        raise ConfigError("the keys come from RESUME_TOKEN_KEY: put a new one first in it, and the old one behind")
+    check_is_there(settings)
+    async with opened(settings, real_world(), alone=False) as stores:
+        return {"keys": len(await stores.upkeep.rotate_resume_seed(KeyPair.generate().seed))}
+
+
 async def restored(settings: BrokerSettings) -> dict[str, int]:
     """Begin a new epoch of a store that came back from a backup, as `broker restored --json` prints it."""
     check_is_there(settings)
@@ -123,7 +136,8 @@ async def _upkeep(settings: BrokerSettings) -> AsyncIterator[Upkeep]:
 
 
 def _upkeep_of(settings: BrokerSettings, world: World, stores: Stores) -> Upkeep:
-    return Upkeep(stores.upkeep, stores.work, world.clock, world.observer, settings.retention.message_days)
+    days = settings.retention.message_days
+    return Upkeep(stores.upkeep, stores.work, stores.presence, world.clock, world.observer, days)
 
 
 # --- what the settings say -------------------------------------------------------------------------
@@ -141,6 +155,25 @@ def make_limiter(settings: BrokerSettings, world: World) -> Limiter:
     except ModuleNotFoundError:
         raise ConfigError("a limiter in Redis needs the extra of that name: install claudemesh[redis]") from None
     return RedisLimiter(settings.limiter, window_ms)
+
+
+def derive_settings_rhythm(settings: BrokerSettings) -> Rhythm:
+    presence = settings.presence
+    return derive_rhythm(presence.lease_ttl_ms, presence.ping_interval_ms, presence.stale_pong_ms)
+
+
+async def make_tokens(settings: BrokerSettings, stores: Stores, world: World, rhythm: Rhythm) -> ResumeTokens:
+    """Sign resume tokens with the keys that the settings name, else with those of the store."""
+
+    async def load() -> list[bytes]:
+        if settings.resume_token_key is None:
+            return await stores.upkeep.resume_seeds(KeyPair.generate().seed)
+        try:
+            return parse_seeds(settings.resume_token_key)
+        except ValueError:
+            raise ConfigError("RESUME_TOKEN_KEY is not 64 hex digits, or several of them with commas") from None
+
+    return ResumeTokens(load, await load(), world.clock, rhythm.lease_ttl_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +236,13 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificate.reload)
     hub = Hub(world.observer)
     board = Switchboard(hub, stores.bus, world.observer, stores.deliveries.prime)
-    seating = Seating(stores.seats, hub, board, world.clock, world.observer)
+    rhythm = derive_settings_rhythm(settings)
+    herald = Herald(stores.presence, board, rhythm, world.clock, world.observer)
+    watchdog = Watchdog(rhythm, world.clock, world.roll, world.observer)
+    seating = Seating(stores.seats, hub, board, herald, world.clock, world.observer)
     depth = Depth(stores.deliveries, world.clock)
+    tokens = await make_tokens(settings, stores, world, rhythm)
+    await stores.seats.start()
     await seating.beat()
     listener = bind_tcp(address.host, address.port, allow_any=not address.is_loopback)
     port = port_of(listener)
@@ -219,6 +257,9 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
             hub=hub,
             board=board,
             seating=seating,
+            herald=herald,
+            tokens=tokens,
+            watchdog=watchdog,
             depth=depth,
             metrics=metrics,
             spawn=spawn,
@@ -246,7 +287,7 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
                 )
             )
         ]
-        keeping.append(spawn(_watch_depth(depth, metrics)))
+        keeping += [spawn(_watch_depth(depth, metrics)), spawn(watchdog.run()), spawn(herald.run())]
         if not stores.bus.is_alone:
             keeping.append(spawn(board.look_again()))
         world.observer.publish(BrokerStarted(address.url(port), broker_version()))

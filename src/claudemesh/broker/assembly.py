@@ -4,28 +4,34 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 from claudemesh.asgi.routes import Router
 from claudemesh.asgi.server import ServerLimits
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.broker.calls import CallPorts, Calls
 from claudemesh.broker.depth import Depth
+from claudemesh.broker.hello import Doorkeeper
+from claudemesh.broker.house import House, SocketSettings
 from claudemesh.broker.http import Health, HttpParts, broker_routes
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.membership import Joined, MembershipService
 from claudemesh.broker.metering import BrokerMetrics
-from claudemesh.broker.model import Budgeted, Bulletin, Member, Mesh
+from claudemesh.broker.model import Announced, Budgeted, Bulletin, Member, Mesh
 from claudemesh.broker.offer import derive_frame_bytes
 from claudemesh.broker.ports import Limiter, Stores
+from claudemesh.broker.presence.herald import Herald
+from claudemesh.broker.presence.tokens import ResumeTokens
+from claudemesh.broker.presence.watchdog import Watchdog
 from claudemesh.broker.seating import Seating
 from claudemesh.broker.service import AcceptService, AcceptSettings
 from claudemesh.broker.settings import BrokerSettings
 from claudemesh.broker.switchboard import Switchboard
-from claudemesh.broker.ws import House, SocketApp, SocketSettings
-from claudemesh.kernel.retry import derive_pong_wait_s
+from claudemesh.broker.ws import SocketApp
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.world import World
+
+HELLOS_AT_ONCE: Final = 8  # more bring a herd back sooner, and halve what is accepted meanwhile
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
@@ -41,6 +47,9 @@ class Parts:
     hub: Hub
     board: Switchboard
     seating: Seating
+    herald: Herald
+    tokens: ResumeTokens
+    watchdog: Watchdog
     depth: Depth
     metrics: BrokerMetrics
     spawn: Spawn
@@ -64,8 +73,11 @@ def assemble(parts: Parts) -> Assembled:
 
     async def look_over() -> None:
         await parts.seating.look_over()
-        for uid in {connection.identity.mesh.uid for connection in parts.hub.everybody()}:
-            mesh = await stores.directory.mesh(uid)
+        meshes = parts.hub.meshes()
+        await parts.herald.look_over([mesh.id for mesh in meshes])
+        await parts.tokens.reload()
+        for known in meshes:
+            mesh = await stores.directory.mesh(known.uid)
             if mesh is not None:
                 house.service.learn(mesh)
 
@@ -87,8 +99,13 @@ def _listen(parts: Parts, house: House, look_over: Callable[[], Coroutine[Any, A
 
     def heard(bulletin: Bulletin) -> None:
         parts.board.heard(bulletin)
-        if isinstance(bulletin, Budgeted):
-            house.service.set_budget(bulletin)
+        match bulletin:
+            case Budgeted():
+                house.service.set_budget(bulletin)
+            case Announced(mesh, _, {"seq": int(seq)}):
+                parts.herald.note(mesh, seq)
+            case _:
+                pass
 
     def missed() -> None:
         if not parts.stop.is_set():
@@ -108,13 +125,9 @@ def _announcing(board: Switchboard) -> Joined:
 
 
 def server_limits(settings: BrokerSettings) -> ServerLimits:
-    interval_s = settings.presence.ping_interval_ms / 1000
-    stale_s = settings.presence.stale_pong_ms / 1000
     return ServerLimits(
         connections_max=settings.connections.connections_max,
         ws_max_size=derive_frame_bytes(settings.limits.inline_bytes),
-        ping_interval_s=interval_s,
-        ping_timeout_s=derive_pong_wait_s(stale_s, interval_s),
     )
 
 
@@ -129,22 +142,24 @@ def _house(parts: Parts) -> House:
         directory=stores.directory,
         topics=stores.topics,
         work=stores.work,
-        seats=stores.seats,
+        presence=stores.presence,
     )
     return House(
         service=service,
-        calls=Calls(ports, service, board, world.clock),
+        calls=Calls(ports, service, board, parts.herald, world.clock),
         hub=parts.hub,
         board=board,
         seating=parts.seating,
-        directory=stores.directory,
+        door=Doorkeeper(stores.directory, parts.tokens, world.clock),
+        tokens=parts.tokens,
+        watchdog=parts.watchdog,
         deliveries=stores.deliveries,
         receipts=stores.receipts,
         settings=_socket_settings(parts.settings),
         clock=world.clock,
         observer=world.observer,
-        mint=world.ids.ulid,
         sign=parts.keys.sign,
+        entering=asyncio.Semaphore(HELLOS_AT_ONCE),
         spawn=parts.spawn,
     )
 
@@ -170,7 +185,6 @@ def _socket_settings(settings: BrokerSettings) -> SocketSettings:
         inline_bytes=settings.limits.inline_bytes,
         dedupe_days=settings.retention.ids_days,
         lease_ttl_ms=settings.presence.lease_ttl_ms,
-        stale_pong_ms=settings.presence.stale_pong_ms,
         hello_timeout_s=settings.connections.hello_timeout_s,
         slow_consumer_s=settings.connections.slow_consumer_s,
         version=broker_version(),

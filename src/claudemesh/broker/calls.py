@@ -23,17 +23,21 @@ from claudemesh.broker.model import (
     MessageReceipt,
     RecipientReceipt,
     Role,
+    Sender,
 )
 from claudemesh.broker.policy import QUEUE_LEASE_MS
 from claudemesh.broker.ports import (
     AcceptStore,
     DeliveryStore,
     DirectoryStore,
+    PresenceStore,
     ReceiptStore,
-    SeatStore,
     TopicStore,
     WorkStore,
 )
+from claudemesh.broker.presence.herald import Herald
+from claudemesh.broker.presence.model import Because
+from claudemesh.broker.presence.peers import render_peers
 from claudemesh.broker.service import AcceptService
 from claudemesh.broker.switchboard import Switchboard
 from claudemesh.kernel.clock import Clock
@@ -64,6 +68,17 @@ class PeersArgs(Args, frozen=True):
     """Those who are present; or everybody."""
 
     everybody: bool = msgspec.field(name="all", default=False)
+
+
+class PresenceArgs(Args, frozen=True):
+    after: Annotated[int, Meta(ge=0, le=2**53 - 1)] | None = None
+
+
+class EndArgs(Args, frozen=True):
+    """Of the caller's own connection; or of a session of the caller's, in all its instances or in one."""
+
+    session_pubkey: Id | None = None
+    instance_id: Id | None = None
 
 
 class Named(Args, frozen=True):
@@ -164,12 +179,15 @@ class CallPorts:
     directory: DirectoryStore
     topics: TopicStore
     work: WorkStore
-    seats: SeatStore
+    presence: PresenceStore
 
 
 class Calls:
-    def __init__(self, ports: CallPorts, service: AcceptService, board: Switchboard, clock: Clock) -> None:
+    def __init__(
+        self, ports: CallPorts, service: AcceptService, board: Switchboard, herald: Herald, clock: Clock
+    ) -> None:
         self._ports = ports
+        self._herald = herald
         self._service = service
         self._board = board
         self._clock = clock
@@ -177,7 +195,9 @@ class Calls:
         self.operations: Mapping[str, Operation] = {
             "ping": Operation(Args, self._ping),
             "directory": Operation(Args, self._directory),
-            "peers": Operation(PeersArgs, self._peers),
+            "peers": Operation(PeersArgs, self._peers, is_heavy=True),
+            "presence": Operation(PresenceArgs, self._presence),
+            "presence.end": Operation(EndArgs, self._presence_end),
             "profile": Operation(ProfileArgs, self._profile),
             "member.revoke": Operation(MemberArgs, self._member_revoke, governs=True),
             "member.role": Operation(RoleArgs, self._member_role, governs=True),
@@ -254,23 +274,26 @@ class Calls:
         return {"known": await self._ports.directory.known_keys(identity.mesh.id, args.pubkeys)}
 
     async def _peers(self, identity: Identity, args: PeersArgs) -> Json:
-        """List the members who are connected, or all of them, with what they say of themselves."""
-        members = await self._ports.directory.members(identity.mesh.id)
-        present = await self._ports.seats.present(identity.mesh.id)
-        return {
-            "peers": [
-                {
-                    "name": member.name,
-                    "pubkey": member.pubkey,
-                    "member_id": member.uid,
-                    "role": member.role,
-                    "about": member.about,
-                    "status": "online" if member.id in present else "offline",
-                }
-                for member in members
-                if args.everybody or member.id in present
-            ]
-        }
+        """List the members whose lease stands; or all of them, and whether what is sent now would be seen."""
+        mesh_id = identity.mesh.id
+        members = await self._ports.directory.members(mesh_id)
+        present = await self._ports.presence.present(mesh_id)
+        backlogs = await self._ports.deliveries.backlogs(mesh_id) if args.everybody else None
+        return {"peers": render_peers(members, present, backlogs)}
+
+    async def _presence(self, identity: Identity, args: PresenceArgs) -> Json:
+        """Say who came and went after a number; without one, what the number is now."""
+        return await self._herald.missed(identity.mesh.id, args.after)
+
+    async def _presence_end(self, identity: Identity, args: EndArgs) -> Json:
+        """Go at once, without a time of grace. A session ends its own presence, a member any of its own."""
+        key = identity.session_pubkey if args.session_pubkey is None else args.session_pubkey
+        if identity.session_pubkey is not None and key != identity.session_pubkey:
+            raise Forbidden("a session ends its own presence, and no other")
+        instance = identity.instance_id if key == identity.session_pubkey else args.instance_id
+        settled = await self._ports.presence.end(identity.sender, key, Because.GOODBYE, instance)
+        self._herald.tell(settled)
+        return {"ended": bool(settled.events)}
 
     async def _profile(self, identity: Identity, args: ProfileArgs) -> Json:
         """Keep what the caller says of itself."""
@@ -282,7 +305,9 @@ class Calls:
     async def _member_revoke(self, identity: Identity, args: MemberArgs) -> Json:
         """End a membership. For owners and admins, an owner's for owners only; anybody ends its own."""
         member = await self._ports.directory.revoke(identity.sender, args.member, self._clock.wall_ms())
-        self._board.revoke(member, identity)
+        settled = await self._ports.presence.end_all(Sender(member.mesh_id, member.id), Because.REVOKED)
+        self._board.revoke(member, identity)  # without a pause from here: who revokes itself is still answered
+        self._herald.tell(settled)
         return {"name": member.name, "pubkey": member.pubkey, "revoked_at": member.revoked_at}
 
     async def _member_role(self, identity: Identity, args: RoleArgs) -> Json:

@@ -112,7 +112,9 @@ class Pump:
         now = self._clock.monotonic_ms()
         self._window = {id_: Pushed(pushed.parcel, now) for id_, pushed in self._window.items()}
         self._is_paused = paused
-        self._bell.set()
+        # What was seen or offered so far may be nobody's any more when it goes on: it looks again.
+        self._set_back(self._cursor)
+        self.wake()
 
     def acked(self, history_ids: Sequence[int]) -> dict[int, Moved]:
         """Return what of it was in the window, and whose it was. Whether it is true is for the store to say."""

@@ -184,3 +184,22 @@ class SeatsLost:
     name: ClassVar[str] = "broker.seats_lost"
     level: ClassVar[Level] = "warning"
     connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoodStill:
+    """The process did not run for a while: stopped, suspended or starved. Nobody's lease is shorter for it."""
+
+    name: ClassVar[str] = "broker.stood_still"
+    level: ClassVar[Level] = "warning"
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerChanged:
+    """Somebody came or went, as others are told: `peer_joined` or `peer_left`."""
+
+    name: ClassVar[str] = "broker.peer_changed"
+    what: str
+    member: str
+    is_session: bool

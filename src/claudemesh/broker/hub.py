@@ -1,16 +1,16 @@
 """Who is connected to this broker, and which connection of a key gets the deliveries: the one with the newest seat.
 
+Who has to go for whom is the store's to decide, where the leases are.
+
 Everything here happens on the event loop, so it needs no lock. What it knows is never evidence of anything:
 receipts come from the store, and so does what a connection may push.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from claudemesh.broker.events import ConnectionsMet, MemberConnected
-from claudemesh.broker.model import Identity, Meeting, Parcel, Seat
-from claudemesh.broker.policy import judge_meeting
-from claudemesh.broker.ports import AlreadyConnected
+from claudemesh.broker.events import MemberConnected
+from claudemesh.broker.model import Identity, Meeting, Mesh, Parcel, Seat
 from claudemesh.kernel.errors import Revoked
 from claudemesh.runtime.observe import Observer
 from claudemesh.wire import frames
@@ -20,7 +20,8 @@ _CLOSE_CODES: Final = {
     Meeting.SUPERSEDED: frames.CLOSE_REPLACED_BY_NEWER,
 }
 
-_Key = tuple[int, str | None]  # member, and the session's key if it is a session's connection
+# Member, the session's key if it is a session's connection, and whether it only shows that the session is there.
+_Key = tuple[int, str | None, bool]
 
 
 class Live(Protocol):
@@ -44,8 +45,8 @@ class Live(Protocol):
     def rewind(self) -> None:
         """Look again at all that is open: what another connection was to get may be this one's now."""
 
-    def tell(self, name: str, data: dict[str, Any]) -> None:
-        """Say that something happened in the mesh; returns at once."""
+    def tell(self, text: str) -> None:
+        """Say that something happened in the mesh, in a frame that is the same for all; returns at once."""
 
     def hint(self, client_message_ids: Sequence[str]) -> None:
         """Something moved for these messages of the member's own."""
@@ -56,20 +57,21 @@ class Hub:
         self._observer = observer
         self._live: dict[_Key, list[Live]] = {}
         self._keys: dict[int, set[_Key]] = {}  # of each member, the keys it is connected under
+        self._meshes: dict[int, dict[int, Live]] = {}  # those who are told what happens in a mesh, by their seats
         self._by_token: dict[int, Live] = {}
         self._revoked: set[int] = set()  # since this process began
 
     def join(self, connection: Live) -> None:
-        """Add a proven connection, after judging it against those that stand here under its key."""
+        """Add a proven connection that has a seat."""
         identity = connection.identity
         key = _key(identity)
         if key[0] in self._revoked:
             raise Revoked
-        for standing in tuple(self._live.get(key, ())):
-            self._meet(standing, connection)
         self._live.setdefault(key, []).append(connection)
         self._keys.setdefault(key[0], set()).add(key)
         self._by_token[connection.seat.token] = connection
+        if not identity.is_presence_only:
+            self._meshes.setdefault(identity.mesh.id, {})[connection.seat.token] = connection
         self._activate_newest(key)
         self._observer.publish(
             MemberConnected(
@@ -82,6 +84,9 @@ class Hub:
         if self._by_token.pop(connection.seat.token, None) is None:
             return
         connection.set_active(False)
+        told = self._meshes.get(connection.identity.mesh.id, {})
+        if told.pop(connection.seat.token, None) is not None and not told:
+            del self._meshes[connection.identity.mesh.id]
         key = _key(connection.identity)
         self._live[key].remove(connection)
         if self._live[key]:
@@ -97,6 +102,9 @@ class Hub:
         self._revoked.add(member_id)  # a hello that is being judged may have read the store before
         for connection in self.of(member_id):
             self._put_out(connection, frames.CLOSE_UNAUTHENTICATED, frames.REASON_REVOKED)
+
+    def has(self, token: int) -> bool:
+        return token in self._by_token
 
     def unseat(self, token: int, meeting: Meeting) -> None:
         """End the connection with this seat, if it is here: a newer one came under its key."""
@@ -117,25 +125,22 @@ class Hub:
         return [one for key in self._keys.get(member_id, ()) for one in self._live[key]]
 
     def takers(self, member_id: int, to_session: str | None) -> list[Live]:
-        """Return the member's connections that get what names this session, or none."""
-        return self._live.get((member_id, to_session)) or self._live.get((member_id, None), [])
+        """Return the connections that get what is for a member, or names this session of it, without asking."""
+        return self._live.get((member_id, to_session, False), [])
+
+    def in_mesh(self, mesh_id: int) -> list[Live]:
+        """Return the connections that are told what happens in a mesh."""
+        return [*self._meshes.get(mesh_id, {}).values()]
+
+    def meshes(self) -> list[Mesh]:
+        """Return the meshes of those who are connected, as each was when one of them came."""
+        return [next(iter(told.values())).identity.mesh for told in self._meshes.values()]
 
     def everybody(self) -> list[Live]:
         return [*self._by_token.values()]
 
     def count(self) -> int:
         return len(self._by_token)
-
-    def _meet(self, standing: Live, newcomer: Live) -> None:
-        old, new = standing.identity, newcomer.identity
-        meeting = judge_meeting(new.mesh.policy, old.instance_id, new.instance_id)
-        self._observer.publish(
-            ConnectionsMet(new.mesh.uid, new.member.uid, old.instance_id, new.instance_id, meeting.value)
-        )
-        if meeting is Meeting.REFUSED:
-            raise AlreadyConnected
-        if meeting is not Meeting.SHARED:
-            self.unseat(standing.seat.token, meeting)
 
     def _put_out(self, connection: Live, code: int, reason: str) -> None:
         self.leave(connection)  # at once: from here on it must not be given a delivery
@@ -148,4 +153,4 @@ class Hub:
 
 
 def _key(identity: Identity) -> _Key:
-    return identity.member.id, identity.session_pubkey
+    return identity.member.id, identity.session_pubkey, identity.is_presence_only

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from claudemesh.broker.model import Member, Mesh, Newcomer
-from claudemesh.broker.policy import CLOCK_SKEW_MAX_MS
 from claudemesh.broker.ports import DirectoryStore
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import InviteRefused, Unauthenticated
 from claudemesh.runtime.keys import is_pubkey, verify
+from claudemesh.wire.frames import CLOCK_SKEW_MAX_MS
 from claudemesh.wire.invite import CreateMesh, Membership, Redeem
 from claudemesh.wire.names import fold_member_name, parse_member_name, parse_slug
 from claudemesh.wire.signing import create_mesh_bytes, invite_bytes, redeem_bytes

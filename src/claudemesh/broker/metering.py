@@ -8,11 +8,14 @@ from claudemesh.broker.events import (
     MemberConnected,
     MemberDisconnected,
     OrphansChecked,
+    PeerChanged,
+    StoodStill,
 )
 from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.observe import Observer
 
 _OUTCOMES = ("accepted", "duplicate", "refused")
+_CHANGES = ("peer_joined", "peer_left")
 _DIRECTIONS = ("told", "heard")
 
 
@@ -50,12 +53,21 @@ class BrokerMetrics:
             "cm_broker_bulletins_total", "What brokers of one store told each other.", {"direction": _DIRECTIONS}
         )
 
+        self._changes = metrics.counter(
+            "cm_broker_peer_changes_total", "Peers that came or went, as this broker announced.", {"what": _CHANGES}
+        )
+        self._stood_still = metrics.counter(
+            "cm_broker_stood_still_total", "Times that this process did not run for a while."
+        ).of()
+
     def attach(self, observer: Observer) -> None:
         observer.subscribe(BatchAccepted, self._accepted)
         observer.subscribe(LimiterFailed, lambda event: self._put_off.inc(event.messages))
         observer.subscribe(OrphansChecked, self._checked)
         observer.subscribe(KeeperChanged, lambda event: self._keeper.set(int(event.is_keeper)))
         observer.subscribe(BulletinPassed, lambda event: self._bulletins.of(event.direction).inc())
+        observer.subscribe(PeerChanged, lambda event: self._changes.of(event.what).inc())
+        observer.subscribe(StoodStill, lambda _: self._stood_still.inc())
         observer.subscribe(MemberConnected, lambda _: self.connections.inc())
         observer.subscribe(MemberDisconnected, lambda _: self.connections.dec())
 

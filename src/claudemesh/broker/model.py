@@ -5,7 +5,7 @@ Meshes and members have two ids: a number of the store's own, small because ever
 """
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -98,6 +98,8 @@ class Identity(msgspec.Struct, frozen=True):
     instance_id: str
     session_pubkey: str | None = None
     expires_at: int | None = None  # wall ms: until when its member vouches for the session
+    is_presence_only: bool = False  # it shows that a session is there, and gets nothing
+    info: dict[str, Any] = {}  # what the session says of itself
 
     @property
     def sender(self) -> "Sender":
@@ -231,6 +233,14 @@ class Page(msgspec.Struct, frozen=True):
     upto: int
 
 
+class Backlog(msgspec.Struct, frozen=True):
+    """What waits for a member. `unread` is held by its inbox, and counted up to a bound."""
+
+    waiting: int = 0
+    unread: int = 0
+    last_read_at: int | None = None
+
+
 # --- who gets it -----------------------------------------------------------------------------------
 
 
@@ -256,15 +266,10 @@ class Seat(msgspec.Struct, frozen=True):
 
 
 class Displaced(msgspec.Struct, frozen=True):
-    """A connection of another broker that has to go, since a newer one came under its key."""
+    """A connection, of whichever broker, that has to go, since a newer one came under its key."""
 
     token: int
     meeting: Meeting
-
-
-class Seated(msgspec.Struct, frozen=True):
-    seat: Seat
-    displaced: list[Displaced] = []
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -304,12 +309,18 @@ class Unseated(msgspec.Struct, frozen=True, tag="unseated"):
     meeting: Meeting
 
 
+class Dismissed(msgspec.Struct, frozen=True, tag="dismissed"):
+    """The connections with these seats have no lease any more, and have to go."""
+
+    tokens: list[int]
+
+
 class Announced(msgspec.Struct, frozen=True, tag="announced"):
     """Something happened in a mesh that everybody who is connected is told."""
 
     mesh: int
     event: str
-    data: dict[str, str]
+    data: dict[str, Any]
 
 
 class Expelled(msgspec.Struct, frozen=True, tag="expelled"):
@@ -325,7 +336,7 @@ class Budgeted(msgspec.Struct, frozen=True, tag="budgeted"):
     sends_per_window: int | None
 
 
-Bulletin = Woken | Hinted | Rewound | Unseated | Announced | Expelled | Budgeted
+Bulletin = Woken | Hinted | Rewound | Unseated | Dismissed | Announced | Expelled | Budgeted
 
 # --- work queues -----------------------------------------------------------------------------------
 

@@ -1,5 +1,9 @@
 """What this broker offers a daemon, and its answer to what a daemon requires."""
 
+import hashlib
+
+import msgspec
+
 from claudemesh.broker.model import ConnectionPolicy
 from claudemesh.broker.policy import FRAME_ITEMS_MAX
 from claudemesh.wire.frames import Feature, FeatureNegotiationRequest, FeatureNegotiationResponse
@@ -34,6 +38,11 @@ def derive_offer(dedupe_days: int | None, inline_bytes: int, policy: ConnectionP
         CONCURRENT: Feature({"version": 1, "default_policy": str(policy)}),
         MAX_PAYLOAD: Feature(payload),
     }
+
+
+def derive_terms(offer: Offer) -> str:
+    """Return a short word for all that is offered: the same word, the same terms."""
+    return hashlib.sha256(msgspec.json.encode(offer, order="deterministic")).hexdigest()[:16]
 
 
 def answer_negotiation(request: FeatureNegotiationRequest, offer: Offer) -> FeatureNegotiationResponse:

@@ -59,10 +59,13 @@ SENDER_SEQ_MAX: Final = 2**63 - 1
 ATTEMPT_AFTER_MS: Final = 30_000
 ATTEMPTS_MAX: Final = 10
 
+SESSIONS_MAX: Final = 10_000  # leases that the sessions of one member have
+INSTANCES_MAX: Final = 16  # of one key, where a mesh lets them stand side by side
+SESSIONS_SHOWN: Final = 100  # of one member, among the peers
+UNREAD_MAX: Final = 1_000  # up to which what a member has not read is counted
+
 QUEUE_LEASE_MS: Final = 300_000
 QUEUE_RETURNS_MAX: Final = 10
-
-CLOCK_SKEW_MAX_MS: Final = 60_000
 
 BROKER_LEASE_MS: Final = 15_000  # a broker that does not beat for so long is taken for dead by the others
 
@@ -243,19 +246,10 @@ def derive_counts(recipients: Sequence[RecipientReceipt]) -> dict[str, int]:
 # --- two connections under one key -----------------------------------------------------------------
 
 
-def judge_meeting(
-    policy: ConnectionPolicy,
-    standing_instance: str,
-    new_instance: str,
-    *,
-    is_resume: bool = False,
-    is_silent: bool = False,
-) -> Meeting:
-    """Judge one that stands. Of a broker that has fallen silent it keeps nobody out: it may well be gone."""
-    if is_resume or standing_instance == new_instance:
+def judge_meeting(policy: ConnectionPolicy, standing_instance: str, new_instance: str) -> Meeting:
+    """Judge what becomes of the one that stands."""
+    if standing_instance == new_instance:
         return Meeting.REPLACED
-    if is_silent and policy is ConnectionPolicy.PREFER_OLDEST:
-        return Meeting.SUPERSEDED
     return {
         ConnectionPolicy.PREFER_NEWEST: Meeting.SUPERSEDED,
         ConnectionPolicy.PREFER_OLDEST: Meeting.REFUSED,

@@ -10,13 +10,13 @@ from typing import Protocol
 from claudemesh.broker.model import (
     AcceptOutcome,
     Acked,
+    Backlog,
     Batch,
     Beat,
     Bulletin,
     Claim,
     ConnectionPolicy,
     Duplicate,
-    Identity,
     Member,
     Mesh,
     MessageReceipt,
@@ -30,7 +30,6 @@ from claudemesh.broker.model import (
     Queue,
     Role,
     Seat,
-    Seated,
     Sender,
     StandingMessage,
     SweepPage,
@@ -39,10 +38,23 @@ from claudemesh.broker.model import (
     Violation,
     Work,
 )
+from claudemesh.broker.presence.model import Arrival, Because, Departure, PresenceEvent, Present, Seated, Settled
 
 
 class AlreadyConnected(Exception):
-    """The mesh prefers the oldest instance, and one stands."""
+    """The mesh prefers the oldest instance, and one stands: this one."""
+
+    def __init__(self, instance_id: str = "") -> None:
+        super().__init__(instance_id)
+        self.instance_id = instance_id
+
+
+class KeyTaken(Exception):
+    """The key of the session is somebody else's."""
+
+
+class NotResumed(Exception):
+    """What the hello wanted to resume is over, and nothing else in it proves who speaks."""
 
 
 class AcceptStore(Protocol):
@@ -95,6 +107,9 @@ class DeliveryStore(Protocol):
     async def depth(self) -> int:
         """Count the deliveries that wait, of all members."""
 
+    async def backlogs(self, mesh_id: int) -> dict[int, Backlog]:
+        """Return of each member of a mesh what waits for it, and when it last marked something as read."""
+
 
 class ReceiptStore(Protocol):
     async def receipts(
@@ -129,9 +144,6 @@ class DirectoryStore(Protocol):
 
     async def known_keys(self, mesh_id: int, pubkeys: Sequence[str]) -> list[str]:
         """Return those of the keys that lead to a member: in force, retired, or of a session."""
-
-    async def remember_session(self, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
-        """Note a session's key for its member; False if the key is already somebody else's."""
 
     async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
         """End a membership, another's or one's own; said again it is as it was.
@@ -199,6 +211,12 @@ class UpkeepStore(Protocol):
     async def broker_seed(self, fresh: bytes) -> bytes:
         """Return the seed of the broker's key; at the first start it is the fresh one."""
 
+    async def resume_seeds(self, fresh: bytes) -> list[bytes]:
+        """Return the seeds of the keys of resume tokens, the one in force first; the fresh one if there is none."""
+
+    async def rotate_resume_seed(self, fresh: bytes) -> list[bytes]:
+        """Make the fresh one the one in force; the one before it stays good, and no other."""
+
     async def check(self) -> list[Violation]:
         """Compare all rows of all accepts with each other; nothing, if every accept is whole."""
 
@@ -224,27 +242,67 @@ class UpkeepStore(Protocol):
 
 
 class SeatStore(Protocol):
-    """Which connection gets what waits for a key, over all brokers of one store."""
+    """Which connection gets what waits for a key, over all brokers of one store; and the lease that it carries."""
 
-    async def take(self, identity: Identity) -> Seated:
-        """Give the connection a seat, newer than all that stand under its key.
+    async def start(self) -> None:
+        """Begin: what was online when this store's last broker ended is in grace from now on, once."""
 
-        Those of other brokers that have to go for it (`policy.judge_meeting`) are gone with this, and returned; of
-        this broker's own connections its hub decides. Raises AlreadyConnected if one of another broker stays and
-        this one has to go, or Revoked.
+    async def take(self, arrival: Arrival) -> Seated:
+        """Give the connection a seat, newer than all that stand under its key, and its lease (`judge_attach`).
+
+        Seats that have to go for it are gone with this, and returned, whichever broker gave them. From now on the
+        key of a session leads to its member. Raises AlreadyConnected, NotResumed, KeyTaken, Revoked, or
+        TooManySessions for one more than `policy.SESSIONS_MAX`; then nothing has changed.
         """
 
-    async def leave(self, tokens: Collection[int]) -> list[int]:
-        """Give up the seats with these tokens, if they stand; return the members whose they were."""
+    async def leave(self, departures: Collection[Departure]) -> list[int]:
+        """Give up these seats, if they stand; return the members whose they were.
+
+        A lease that one of them carries is in grace from now on: for a lease's time after the last sign of life.
+        """
 
     async def standing(self) -> set[int]:
         """Return the tokens of all seats that this broker gave and that still stand."""
 
-    async def present(self, mesh_id: int) -> set[int]:
-        """Return the members of a mesh who have a seat, at whichever broker."""
-
     async def beat(self) -> Beat:
         """Say that this broker lives, and take those that did not for dead."""
+
+
+class PresenceStore(Protocol):
+    """Leases that outlive their sockets. Each change is noted in its commit; who comes or goes gets a number."""
+
+    def stand_still(self, ms: int) -> None:
+        """Take note that this process did not run for so long: for leases in grace no time has passed.
+
+        A store whose brokers share a clock knows by itself how long none of them looked.
+        """
+
+    async def settle(self) -> Settled:
+        """End leases that ran out, a page of them: of all brokers of a store exactly one is told of each.
+
+        A lease whose broker is gone gets, once, a whole lease's time from now. For as long as no broker looked, no
+        time has passed for a lease in grace.
+        """
+
+    async def end(
+        self, sender: Sender, session_pubkey: str | None, because: Because, instance_id: str | None = None
+    ) -> Settled:
+        """End the leases of a key now, or of one instance of it: its holder has said that it goes."""
+
+    async def end_all(self, sender: Sender, because: Because) -> Settled:
+        """End all leases of a member now, its own and those of its sessions."""
+
+    async def present(self, mesh_id: int) -> list[Present]:
+        """Return the leases of a mesh that stand, in the order in which they began."""
+
+    async def latest(self, mesh_id: int) -> int:
+        """Return the number of the last event of a mesh; 0 if there was none."""
+
+    async def events(self, mesh_id: int, after_seq: int, limit: int) -> list[PresenceEvent]:
+        """Return who came and went after a number, in order, of what is still kept."""
+
+    async def sweep(self, before_ms: int, limit: int) -> int:
+        """Forget what was noted before an instant, and the leases that ended before it; return how many rows."""
 
 
 class Bus(Protocol):
@@ -280,6 +338,8 @@ class Stores(Protocol):
     def upkeep(self) -> UpkeepStore: ...
     @property
     def seats(self) -> SeatStore: ...
+    @property
+    def presence(self) -> PresenceStore: ...
     @property
     def bus(self) -> Bus: ...
 

@@ -56,7 +56,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
 
     lease_ttl_ms: Annotated[
         int,
-        Meta(ge=1, description="How long a member is to count as present without a sign; told, not enforced yet."),
+        Meta(ge=1, description="How long somebody counts as present after the last sign of life."),
     ] = 90_000
     ping_interval_ms: Annotated[int, Meta(ge=1, description="How often a silent connection is pinged.")] = 30_000
     stale_pong_ms: Annotated[
@@ -103,6 +103,13 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
         list[str],
         Meta(description="What a TLS proxy on this machine is asked for, as it stands in Host: mesh.example.org."),
     ] = []
+    resume_token_key: Annotated[
+        str | None,
+        Meta(
+            description="The keys of resume tokens, 64 hex digits each, with commas: the first signs, all are "
+            "good. Best given as RESUME_TOKEN_KEY in the environment; without it the store keeps one."
+        ),
+    ] = None
     database: Database = Database()
     limits: Limits = Limits()
     retention: Retention = Retention()

@@ -5,7 +5,7 @@ A bulletin is only ever a hint, and may be lost: so connections look for themsel
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from claudemesh.broker.events import BulletinPassed, MembershipEnded
 from claudemesh.broker.hub import Hub, Live
@@ -13,10 +13,12 @@ from claudemesh.broker.model import (
     Announced,
     Budgeted,
     Bulletin,
+    Dismissed,
     Expelled,
     Fresh,
     Hinted,
     Identity,
+    Meeting,
     Member,
     Moved,
     Parcel,
@@ -27,8 +29,10 @@ from claudemesh.broker.model import (
 from claudemesh.broker.parcels import render_fresh
 from claudemesh.broker.ports import Bus
 from claudemesh.runtime.observe import Observer
+from claudemesh.wire import frames
 
 LOOK_AGAIN_S: Final = 60.0
+GOODBYE: Final = "goodbye"  # beside the code of an ordinary end
 MISSED_S: Final = 0.5  # in which everybody looks again: not all at once, since they share a store
 
 Prime = Callable[[int, Sequence[Parcel]], None]  # of a mesh: `DeliveryStore.prime`
@@ -73,9 +77,25 @@ class Switchboard:
         for sender_id, ids in by_sender.items():
             self.hint(sender_id, ids)
 
-    def announce(self, mesh_id: int, name: str, data: dict[str, str]) -> None:
+    def announce(self, mesh_id: int, name: str, data: dict[str, Any]) -> None:
         """Tell everybody of a mesh who is connected."""
         self._tell(Announced(mesh_id, name, data))
+
+    def tell_here(self, mesh_id: int, name: str, data: dict[str, Any]) -> None:
+        """Tell those of a mesh who are connected to this broker."""
+        self._apply(Announced(mesh_id, name, data))
+
+    def dismiss(self, tokens: Sequence[int]) -> None:
+        """End connections whose leases have ended: they said goodbye, or their member was put out."""
+        if tokens:
+            self._tell(Dismissed([*tokens]))
+
+    def unseat(self, token: int, meeting: Meeting) -> None:
+        """End the connection with this seat, whichever broker it is connected to."""
+        if self._hub.has(token):
+            self._hub.unseat(token, meeting)
+        else:
+            self.publish(Unseated(token, meeting))
 
     def revoke(self, member: Member, by: Identity) -> None:
         """End all connections of a member who was revoked, and tell the others of its mesh."""
@@ -129,11 +149,13 @@ class Switchboard:
                 for connection in hub.of(member_id):
                     connection.hint(client_message_ids)
             case Announced(mesh_id, name, data):
-                for connection in hub.everybody():
-                    if connection.identity.mesh.id == mesh_id:
-                        connection.tell(name, data)
+                text = frames.render(frames.Event(name, data))
+                for connection in hub.in_mesh(mesh_id):
+                    connection.tell(text)
             case Expelled(member_id):
                 hub.expel(member_id)
+            case Dismissed(tokens):
+                hub.put_out(tokens, frames.CLOSE_SESSION_REPLACED, GOODBYE)
             case Unseated(token, meeting):
                 hub.unseat(token, meeting)
             case Budgeted():
@@ -143,7 +165,10 @@ class Switchboard:
         return [connection for member_id in members for connection in self._hub.of(member_id)]
 
     def _offer(self, fresh: Fresh, members: Iterable[int]) -> None:
-        takers = [one for id_ in members for one in self._hub.takers(id_, fresh.accepted.to_session)]
+        to_session = fresh.accepted.to_session
+        takers = [one for id_ in members for one in self._hub.takers(id_, to_session)]
+        if to_session is not None and not takers:  # whose it is now, the store knows: the session may come back
+            self._apply(Woken([*members]))
         if takers:
             parcel = render_fresh(fresh)
             for connection in takers:

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from claudemesh.broker.events import OrphansChecked, Swept, TaskFailed
 from claudemesh.broker.model import PlanPage, SweepPage, Violation
-from claudemesh.broker.ports import UpkeepStore, WorkStore
+from claudemesh.broker.ports import PresenceStore, UpkeepStore, WorkStore
 from claudemesh.broker.seating import Seating
 from claudemesh.kernel.clock import DAY_MS, Clock
 from claudemesh.runtime.clock import steady
@@ -39,10 +39,17 @@ class SweepResult:
 
 
 class Upkeep:
-    def __init__(
-        self, store: UpkeepStore, work: WorkStore, clock: Clock, observer: Observer, message_days: int
+    def __init__(  # noqa: PLR0913, PLR0917  its parts
+        self,
+        store: UpkeepStore,
+        work: WorkStore,
+        presence: PresenceStore,
+        clock: Clock,
+        observer: Observer,
+        message_days: int,
     ) -> None:
         self._store = store
+        self._presence = presence
         self._work = work
         self._clock = clock
         self._steady_ms = steady(clock)
@@ -92,6 +99,8 @@ class Upkeep:
         while found := await self._store.sweep_ids(now, PAGE):
             ids += found
         while await self._store.sweep_events(now - self._message_ms, PAGE):
+            pass
+        while await self._presence.sweep(now - self._message_ms, PAGE):
             pass
         self._observer.publish(Swept(messages, dead_letters, ids))
         return SweepResult(messages, dead_letters, ids)

@@ -6,32 +6,28 @@ deliveries, telling of receipts), and whichever ends first ends them all. Each e
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 import msgspec
 
-from claudemesh.asgi.messages import Receive, Scope, Send
-from claudemesh.broker.calls import Args, Calls
-from claudemesh.broker.deliver import AckBook, Pump
-from claudemesh.broker.events import ConnectionRefused, DeadLettered, MemberDisconnected
-from claudemesh.broker.hello import HelloRefused, verify_hello
-from claudemesh.broker.hints import Hints
-from claudemesh.broker.hub import Hub
-from claudemesh.broker.model import Identity, Moved, Parcel, Seat
-from claudemesh.broker.offer import answer_negotiation, derive_offer
+from claudemesh.asgi.messages import PULSE, Pulse, Receive, Scope, Send
+from claudemesh.broker.calls import Args
+from claudemesh.broker.desk import Desk
+from claudemesh.broker.events import ConnectionRefused, MemberDisconnected
+from claudemesh.broker.hello import HelloRefused, Proven
+from claudemesh.broker.house import Closing, Gone, House
+from claudemesh.broker.model import Identity, Parcel, Seat
+from claudemesh.broker.offer import Offer, answer_negotiation, derive_offer, derive_terms
 from claudemesh.broker.policy import FRAME_ITEMS_MAX
-from claudemesh.broker.ports import AlreadyConnected, DeliveryStore, DirectoryStore, ReceiptStore
-from claudemesh.broker.seating import Seating
-from claudemesh.broker.sending import Sending, parse_item_by_item, present_item
-from claudemesh.broker.service import AcceptService, Presented
-from claudemesh.broker.switchboard import Switchboard
-from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import MeshError, Revoked
-from claudemesh.runtime.observe import Observer
+from claudemesh.broker.ports import AlreadyConnected, KeyTaken, NotResumed
+from claudemesh.broker.presence.model import Because, Departure, ResumeClaim, Seated
+from claudemesh.broker.presence.tokens import Holder
+from claudemesh.broker.sending import parse_item_by_item, present_item
+from claudemesh.broker.service import Presented
+from claudemesh.kernel.errors import MeshError, Revoked, TooManySessions
 from claudemesh.runtime.tokens import fresh_token
 from claudemesh.wire import frames
 from claudemesh.wire.signing import welcome_bytes
@@ -53,56 +49,6 @@ class PauseArgs(Args, frozen=True):
     paused: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SocketSettings:
-    inline_bytes: int
-    dedupe_days: int | None
-    lease_ttl_ms: int
-    stale_pong_ms: int  # the server ends a connection that answered no ping for so long
-    hello_timeout_s: float
-    slow_consumer_s: float  # how long one frame may take to be written
-    version: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class House:
-    """What all connections share. `spawn` starts what must go on when its connection is gone."""
-
-    service: AcceptService
-    calls: Calls
-    hub: Hub
-    board: Switchboard
-    seating: Seating
-    directory: DirectoryStore
-    deliveries: DeliveryStore
-    receipts: ReceiptStore
-    settings: SocketSettings
-    clock: Clock
-    observer: Observer
-    mint: Callable[[], str]
-    sign: Callable[[bytes], str]  # with the broker's key
-    spawn: Callable[[Coroutine[Any, Any, None]], object]
-
-
-class Closing(Exception):
-    """The connection is to be closed, with a code and a word: the code's own, or the reason."""
-
-    def __init__(self, code: int, reason: str = "", detail: str = "", **data: Any) -> None:  # noqa: ANN401
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason or frames.CLOSE_WORDS[code]
-        self.detail = detail
-        self.data = data
-
-
-class Gone(Exception):
-    """The other side is not there any more."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-
 class SocketApp:
     """The ASGI application of `/v1/ws`."""
 
@@ -110,20 +56,24 @@ class SocketApp:
         self._house = house
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await Connection(self._house, _challenge(scope), receive, send).run()
+        await Connection(self._house, _challenge(scope), scope[PULSE], receive, send).run()
 
 
 class Connection:
     identity: Identity
     seat: Seat
+    _seated: Seated
+    _expires_in_ms: int | None
 
-    def __init__(self, house: House, challenge: str, receive: Receive, send: Send) -> None:
+    def __init__(self, house: House, challenge: str, pulse: Pulse, receive: Receive, send: Send) -> None:
         self._house = house
         self._challenge = challenge
+        self._pulse = pulse
         self._receive = receive
         self._send = send
         self._is_closed = False
-        self._last_frame_ms = 0
+        self._is_stale = False
+        self._desk: Desk | None = None  # without one it only shows that a session is there
         self._close_asked: asyncio.Future[Closing] = asyncio.get_running_loop().create_future()
         self._calls = asyncio.Semaphore(CALLS_MAX)
 
@@ -134,22 +84,41 @@ class Connection:
             self._close_asked.set_result(Closing(code, reason))
 
     def wake(self) -> None:
-        self._pump.wake()
+        if self._desk is not None:
+            self._desk.pump.wake()
 
     def offer(self, parcel: Parcel) -> None:
-        self._pump.offer(parcel)
+        if self._desk is not None:
+            self._desk.pump.offer(parcel)
 
     def set_active(self, active: bool) -> None:  # noqa: FBT001  a switch
-        self._pump.set_active(active=active)
+        if self._desk is not None:
+            self._desk.pump.set_active(active=active)
 
     def rewind(self) -> None:
-        self._pump.rewind()
+        if self._desk is not None:
+            self._desk.pump.rewind()
 
-    def tell(self, name: str, data: dict[str, Any]) -> None:
-        self._house.spawn(self._write_or_close(frames.render(frames.Event(name, data))))
+    def tell(self, text: str) -> None:
+        if self._desk is not None:
+            self._house.spawn(self._write_or_close(text))
 
     def hint(self, client_message_ids: Sequence[str]) -> None:
-        self._hints.note(client_message_ids)
+        if self._desk is not None:
+            self._desk.hints.note(client_message_ids)
+
+    # --- and the watchdog: presence.watchdog.Watched -------------------------------------------------
+
+    def silent_ms(self) -> int:
+        return int(self._pulse.silent_s() * 1000)
+
+    def renew(self) -> None:
+        renewed = frames.LeaseRenewed(self._house.settings.lease_ttl_ms, self._issue_token())
+        self._pulse.beat(frames.render(renewed))
+
+    def cut(self) -> None:
+        self._is_stale = True
+        self._pulse.abort()
 
     # --- its life ----------------------------------------------------------------------------------
 
@@ -173,16 +142,18 @@ class Connection:
         signature = house.sign(welcome_bytes(self._challenge, nonce)) if self._challenge else ""
         await self._write(frames.render(frames.Welcome(nonce, house.clock.wall_ms(), signature)))
         try:
-            self.identity = await self._hear_hello(nonce)
-            await self._be_seated()
+            hello = await self._hear_hello()
+            async with house.entering:  # when all come back at once, those who are here go on being served
+                proven = await self._verify(hello, nonce)
+                self.identity, self._expires_in_ms = proven.arrival.identity, proven.expires_in_ms
+                await self._be_seated(proven)
         except Closing as closing:
             house.observer.publish(ConnectionRefused(closing.code, closing.reason))
             raise
 
-    async def _hear_hello(self, nonce: str) -> Identity:
-        house = self._house
+    async def _hear_hello(self) -> frames.Hello:
         try:
-            async with asyncio.timeout(house.settings.hello_timeout_s):
+            async with asyncio.timeout(self._house.settings.hello_timeout_s):
                 text = await self._read_text()
         except TimeoutError as error:
             raise Closing(frames.CLOSE_UNAUTHENTICATED, "hello_timeout") from error
@@ -191,53 +162,63 @@ class Connection:
         frame = self._parse(text)
         if not isinstance(frame, frames.Hello):
             raise Closing(frames.CLOSE_UNAUTHENTICATED, "hello_required")
+        return frame
+
+    async def _verify(self, hello: frames.Hello, nonce: str) -> Proven:
         try:
-            return await verify_hello(frame, nonce, house.directory, house.clock)
+            return await self._house.door.verify(hello, nonce)
         except HelloRefused as refused:
-            raise Closing(refused.close_code, refused.reason, **refused.data) from refused
+            raise _refused(refused) from refused
         except MeshError as error:  # the store does not answer: that is not the caller's fault
             raise Closing(CLOSE_INTERNAL, error.code) from error
 
-    async def _be_seated(self) -> None:
+    async def _be_seated(self, proven: Proven) -> None:
         self._house.service.learn(self.identity.mesh)
+        if not self._pulse.is_open():  # it hung up while it waited here, and may sit elsewhere by now
+            raise Gone(1006)
         try:
-            await self._house.seating.admit(self.identity, self._join)
+            await self._house.seating.admit(proven.arrival, self._join)
         except AlreadyConnected as error:
             raise Closing(frames.CLOSE_ALREADY_CONNECTED) from error
+        except KeyTaken as error:
+            raise Closing(frames.CLOSE_UNAUTHENTICATED, "bad_attestation") from error
+        except NotResumed as error:
+            raise _refused(proven.unproven or HelloRefused("bad_signature")) from error
         except Revoked as error:
             raise Closing(frames.CLOSE_UNAUTHENTICATED, frames.REASON_REVOKED) from error
+        except TooManySessions as error:
+            raise Closing(frames.CLOSE_UNAUTHENTICATED, error.code) from error
         except MeshError as error:
             raise Closing(CLOSE_INTERNAL, error.code) from error
 
-    def _join(self, seat: Seat) -> None:
-        self.seat = seat
-        self._furnish(self.identity)
+    def _join(self, seated: Seated) -> None:
+        self._seated = seated
+        self.seat = seated.seat
+        if not self.identity.is_presence_only:
+            self._desk = Desk(
+                self._house,
+                self.identity,
+                self.seat,
+                write=self._write,
+                write_or_close=self._write_or_close,
+                last_life_ms=self._last_life_ms,
+            )
         self._house.hub.join(self)
-
-    def _furnish(self, identity: Identity) -> None:
-        house, sender = self._house, identity.sender
-        self._sending = Sending(house.service, identity, house.spawn, self._write_or_close)
-        self._pump = Pump(
-            house.deliveries,
-            self.seat,
-            clock=house.clock,
-            push=self._write,
-            last_life_ms=self._last_life_ms,
-            gave_up=self._tell_dead,
-        )
-        self._acks = AckBook(house.deliveries, sender, house.clock, self._acks_written)
-        self._hints = Hints(house.receipts, sender, self._write)
+        self._house.watchdog.watch(self)
 
     async def _serve(self) -> None:
         house, identity = self._house, self.identity
         code, reason = 1006, ""
         try:
             ack = frames.HelloAck(
-                presence_id=house.mint(),
+                presence_id=self._seated.presence_uid,
                 member_id=identity.member.uid,
                 mesh_slug=identity.mesh.slug,
                 lease_ttl_ms=house.settings.lease_ttl_ms,
                 broker_version=house.settings.version,
+                resume_token=self._issue_token(),
+                resumed=self._seated.is_resumed,
+                terms=derive_terms(self._offer()),
             )
             await self._write(frames.render(ack))
             await self._work()
@@ -250,6 +231,7 @@ class Connection:
         finally:
             self._is_closed = True
             house.hub.leave(self)
+            house.watchdog.forget(self)
             house.spawn(self._leave())
             member = identity.member.uid
             house.observer.publish(
@@ -259,10 +241,8 @@ class Connection:
     async def _work(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._sending.run())
-                group.create_task(self._acks.run())
-                group.create_task(self._pump.run())
-                group.create_task(self._hints.run())
+                if self._desk is not None:
+                    self._desk.start(group)
                 group.create_task(self._until_closed())
                 group.create_task(self._until_expired())
                 await self._read(group)
@@ -277,9 +257,8 @@ class Connection:
 
     async def _until_expired(self) -> None:
         """Let a session speak only for as long as its member vouches for it."""
-        expires_at = self.identity.expires_at
-        if expires_at is not None:
-            await asyncio.sleep((expires_at - self._house.clock.wall_ms()) / 1000)
+        if self._expires_in_ms is not None:
+            await asyncio.sleep(self._expires_in_ms / 1000)
             raise Closing(frames.CLOSE_UNAUTHENTICATED, "attestation_expired")
 
     async def _end(self, closing: Closing) -> None:
@@ -318,12 +297,17 @@ class Connection:
     async def _take(self, n: int, items: list[Presented], size: int) -> None:
         if len(items) > FRAME_ITEMS_MAX:
             raise Closing(frames.CLOSE_BAD_FRAME, detail=f"at most {FRAME_ITEMS_MAX} messages in a frame")
-        await self._sending.take(n, items, size)
+        await self._at_desk().sending.take(n, items, size)
 
     def _note_acks(self, history_ids: list[int]) -> None:
         if len(history_ids) > ACK_IDS_MAX:
             raise Closing(frames.CLOSE_BAD_FRAME, detail=f"at most {ACK_IDS_MAX} ids in an ack")
-        self._acks.note(self._pump.acked(history_ids))
+        self._at_desk().note_acks(history_ids)
+
+    def _at_desk(self) -> Desk:
+        if self._desk is None:
+            raise Closing(frames.CLOSE_BAD_FRAME, detail="this connection only shows that a session is there")
+        return self._desk
 
     async def _read_text(self) -> str:
         message = await self._receive()
@@ -332,7 +316,6 @@ class Connection:
         text = message.get("text")
         if not isinstance(text, str):
             raise Closing(CLOSE_NOT_TEXT, "text_only")
-        self._last_frame_ms = self._house.clock.monotonic_ms()
         return text
 
     def _parse(self, text: str) -> frames.ToBroker:
@@ -361,16 +344,29 @@ class Connection:
             paused = msgspec.convert(call.args, PauseArgs).paused
         except msgspec.ValidationError as error:
             raise Closing(frames.CLOSE_BAD_FRAME, detail=str(error)) from error
-        self._pump.set_paused(paused=paused)
+        self._at_desk().pump.set_paused(paused=paused)
         return frames.Reply(call.n, {"paused": paused})
 
     async def _negotiate(self, request: frames.FeatureNegotiationRequest) -> None:
-        settings = self._house.settings
-        offer = derive_offer(settings.dedupe_days, settings.inline_bytes, self.identity.mesh.policy)
-        response = answer_negotiation(request, offer)
+        response = answer_negotiation(request, self._offer())
         await self._write(frames.render(response))
         if response.missing_required:
             raise Closing(frames.CLOSE_FEATURE_UNAVAILABLE, missing=response.missing_required)
+
+    def _offer(self) -> Offer:
+        settings = self._house.settings
+        return derive_offer(settings.dedupe_days, settings.inline_bytes, self.identity.mesh.policy)
+
+    def _issue_token(self) -> str:
+        identity, seated = self.identity, self._seated
+        key = identity.session_pubkey or identity.member.pubkey
+        holder = Holder(
+            mesh_uid=identity.mesh.uid,
+            member_pubkey=identity.member.pubkey,
+            key=key,
+            expires_at=identity.expires_at,
+        )
+        return self._house.tokens.issue(holder, ResumeClaim(seated.presence_uid, seated.lease_token))
 
     # --- writing -----------------------------------------------------------------------------------
 
@@ -397,24 +393,24 @@ class Connection:
     # --- deliveries --------------------------------------------------------------------------------
 
     def _last_life_ms(self) -> int:
-        """Return when it last showed life: a frame, or an answered ping, which the server tells by not closing."""
-        return max(self._last_frame_ms, self._house.clock.monotonic_ms() - self._house.settings.stale_pong_ms)
-
-    def _acks_written(self, acked: Mapping[int, Moved]) -> None:
-        self._pump.written(acked)
-        self._house.board.hint_all(acked.values())
-
-    def _tell_dead(self, history_ids: Sequence[int]) -> None:
-        identity = self.identity
-        self._house.observer.publish(
-            DeadLettered(identity.mesh.uid, identity.member.uid, tuple(history_ids), "attempts_exhausted")
-        )
+        """Return when it last showed life: by a frame, a pong, anything."""
+        return self._house.clock.monotonic_ms() - self.silent_ms()
 
     async def _leave(self) -> None:
-        """Write down what it acknowledged, and only then let another connection have what it was to get."""
+        """Write down what it acknowledged, and only then let another connection have what it was to get.
+
+        A close is a sign of life; being cut for its silence is none.
+        """
+        silent_ms = self._house.watchdog.bound(self.silent_ms()) if self._is_stale else 0
         with suppress(MeshError):  # what could not be written down is delivered again
-            await self._acks.flush()
-        await self._house.seating.leave(self.seat)
+            if self._desk is not None:
+                await self._desk.acks.flush()
+        because = Because.STALE if self._is_stale else Because.CLOSED
+        await self._house.seating.leave(Departure(self.seat.token, silent_ms, because))
+
+
+def _refused(refused: HelloRefused) -> Closing:
+    return Closing(refused.close_code, refused.reason, **refused.data)
 
 
 def _challenge(scope: Scope) -> str:

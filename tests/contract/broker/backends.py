@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from claudemesh.broker.model import Batch, Identity, Member, Mesh, Message, Newcomer, Seat, Sender
+from claudemesh.broker.model import Batch, ConnectionPolicy, Identity, Member, Mesh, Message, Newcomer, Seat, Sender
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.policy import present
 from claudemesh.broker.ports import Stores
+from claudemesh.broker.presence.model import Arrival, Because, ResumeClaim, Seated
 from claudemesh.broker.stores.postgres import PostgresStores
 from claudemesh.broker.stores.sqlite import SqliteStores
 from claudemesh.kernel.fingerprint import Kind, SendRequest
@@ -26,6 +27,9 @@ BOUND_S = 30
 NOW = 1_700_000_000_000
 EXPIRES = NOW + 365 * 86_400_000
 
+# What passes for a lease without a socket.
+GRACE = "UPDATE mesh.presence SET lease_until = lease_until - $1 WHERE lease_until IS NOT NULL"
+
 ulids = UlidSource(SystemClock())
 
 
@@ -37,6 +41,9 @@ class Backend(Protocol):
 
     async def pass_time(self, ms: int) -> None:
         """Let time pass also for what is judged by a clock of the backend's own."""
+
+    async def stand_still(self, stores: Any, ms: int) -> int:  # noqa: ANN401  those that it opened
+        """Let time pass in which nobody looked; return what a process knows itself of how long it stood still."""
 
     async def rows(self, stores: Any, sql: str) -> list[tuple[Any, ...]]:  # noqa: ANN401  those that it opened
         """Return what a statement says that both kinds of databases know; nothing, if it is no database."""
@@ -62,6 +69,11 @@ class House:
         self.clock.advance(ms)
         await self.backend.pass_time(ms)
 
+    async def stand_still(self, ms: int) -> int:
+        """Let time pass in which no broker ran; return how long one knows that it did not."""
+        self.clock.advance(ms)
+        return await self.backend.stand_still(self.stores, ms)
+
     async def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return await self.backend.rows(self.stores, sql)
 
@@ -82,6 +94,9 @@ class SqliteBackend:
         return held_writer(stores.database)
 
     async def pass_time(self, ms: int) -> None: ...
+
+    async def stand_still(self, _stores: SqliteStores, ms: int) -> int:
+        return ms
 
     async def rows(self, stores: SqliteStores, sql: str) -> list[tuple[Any, ...]]:
         return await stores.database.read(lambda connection: connection.execute(sql).fetchall())
@@ -118,6 +133,13 @@ class PostgresBackend:
         await self.execute(
             "UPDATE mesh.queue_lease SET expires_at = expires_at - $1 WHERE owner_id IS NOT NULL", ms
         )
+        await self.execute(f"{GRACE} AND disconnected_at IS NULL", ms)
+        await self.execute("UPDATE mesh.presence_clock SET looked_at = mesh.now_ms()")  # brokers looked meanwhile
+
+    async def stand_still(self, _stores: object, ms: int) -> int:
+        await self.execute(GRACE, ms)
+        await self.execute("UPDATE mesh.presence_clock SET looked_at = looked_at - $1", ms)
+        return 0
 
     async def rows(self, _stores: object, sql: str) -> list[tuple[Any, ...]]:
         connection = await asyncpg.connect(self.dsn, server_settings={"search_path": "mesh"})
@@ -151,6 +173,9 @@ class OracleBackend:
         return nullcontext()
 
     async def pass_time(self, ms: int) -> None: ...
+
+    async def stand_still(self, _stores: object, ms: int) -> int:
+        return ms
 
     async def rows(self, _stores: object, _sql: str) -> list[tuple[Any, ...]]:
         return []
@@ -189,15 +214,39 @@ class Town:
         return Sender(self.mesh.id, self.members[name].id)
 
 
-async def seat(stores: Stores, town: Town, name: str, session: str | None = None, instance: str = "one") -> Seat:
+async def arrive(  # noqa: PLR0913  what a hello says
+    stores: Stores,
+    town: Town,
+    name: str,
+    session: str | None = None,
+    instance: str = "one",
+    *,
+    resumes: Seated | None = None,
+    must_resume: bool = False,
+    **fields: Any,  # noqa: ANN401  of the identity
+) -> Seated:
     """Take a seat for a member, or one of its sessions."""
-    return (await stores.seats.take(Identity(town.mesh, town.members[name], instance, session))).seat
+    identity = Identity(town.mesh, town.members[name], instance, session, **fields)
+    claim = None if resumes is None else ResumeClaim(resumes.presence_uid, resumes.lease_token)
+    return await stores.seats.take(Arrival(identity, claim, must_resume))
 
 
-async def settle(stores: Stores, *names: str, slug: str = "demo") -> Town:
+async def seat(stores: Stores, town: Town, name: str, session: str | None = None, instance: str = "one") -> Seat:
+    return (await arrive(stores, town, name, session, instance)).seat
+
+
+async def know_session(stores: Stores, town: Town, name: str, session: str) -> None:
+    """Have a session of a member be there for a moment: its key leads to the member from then on."""
+    await arrive(stores, town, name, session, is_presence_only=True)
+    await stores.presence.end(town[name], session, Because.GOODBYE)
+
+
+async def settle(stores: Stores, *names: str, slug: str = "demo", policy: ConnectionPolicy | None = None) -> Town:
     """Make a mesh; the first name is the owner's."""
     first, *others = names
     mesh, owner = await stores.directory.create_mesh(ulids.ulid(), slug, newcomer(first))
+    if policy is not None:
+        mesh = await stores.directory.set_mesh(Sender(mesh.id, owner.id), policy, None)
     members = {first: owner}
     for name in others:
         members[name] = await stores.directory.join(mesh.id, newcomer(name), "invite", owner.pubkey, 1000)

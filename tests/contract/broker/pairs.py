@@ -9,19 +9,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from claudemesh.broker.model import (
-    Accepted,
-    AcceptOutcome,
-    Identity,
-)
+from claudemesh.broker.model import Accepted, AcceptOutcome
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.stores.postgres import PostgresStores
 from claudemesh.storage.postgres import database, writer
-from tests.contract.broker.backends import (
-    BOUND_S,
-    Town,
-    ulids,
-)
+from tests.contract.broker.backends import BOUND_S, Town, seat, ulids
 from tests.doubles import ManualClock
 
 GATE = 4711
@@ -48,9 +40,9 @@ CREATE TRIGGER gate BEFORE INSERT ON mesh.client_message_dedupe FOR EACH ROW
 EXECUTE FUNCTION mesh.wait_between_ids();
 """
 
-# Whoever gives a seat to the instance called `slow` waits at the gate.
+# Whoever begins a lease of the instance called `slow` waits at the gate.
 GATE_OF_SEATS = """
-CREATE TRIGGER gate BEFORE INSERT ON mesh.seat FOR EACH ROW
+CREATE TRIGGER gate BEFORE INSERT ON mesh.presence FOR EACH ROW
 WHEN (NEW.instance_id = 'slow') EXECUTE FUNCTION mesh.wait_at_the_gate();
 """
 
@@ -122,8 +114,7 @@ def begin(awaitable: Awaitable[Any]) -> "asyncio.Future[Any]":
 
 async def waiting_for(stores: PostgresStores, town: Town, name: str) -> list[int]:
     """Return the history ids of what waits for a member."""
-    seated = await stores.seats.take(Identity(town.mesh, town.members[name], "an-instance"))
-    page = await stores.deliveries.page(seated.seat, 0, 1000, 1_000_000)
+    page = await stores.deliveries.page(await seat(stores, town, name), 0, 1000, 1_000_000)
     return [parcel.history_id for parcel in page.parcels]
 
 

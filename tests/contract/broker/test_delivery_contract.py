@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from claudemesh.broker.model import Accepted, DeliveryState, Fresh, MessageReceipt, Moved, Parcel
+from claudemesh.broker.model import Accepted, ConnectionPolicy, DeliveryState, Fresh, MessageReceipt, Moved, Parcel
 from claudemesh.broker.parcels import render_fresh
 from claudemesh.broker.policy import ATTEMPTS_MAX
+from claudemesh.broker.ports import KeyTaken
 from claudemesh.kernel.fingerprint import Kind, Priority
 from claudemesh.wire.frames import DeliverItem
 from tests.contract.broker.backends import (
@@ -13,9 +14,11 @@ from tests.contract.broker.backends import (
     House,
     Stores,
     Town,
+    arrive,
     batch,
     dm,
     job,
+    know_session,
     message,
     post,
     seat,
@@ -67,7 +70,7 @@ async def test_what_is_pushed_at_once_is_what_the_store_says(house: House) -> No
     stores = house.stores
     town = await settle(stores, "alice", "bob")
     await subscribe(stores, town, "news", "alice", "bob")
-    await stores.directory.remember_session(town["bob"], "key-of-a-session", NOW)
+    await know_session(stores, town, "bob", "key-of-a-session")
     sent = [
         dm("1", "bob", "to you", reply_to="some-id", meta={"k": [1, "é"]}, priority=Priority.NOW),
         post("2", "news", "to all", meta={"mentions": ["bob"]}),
@@ -140,13 +143,13 @@ async def test_a_subscription_begins_with_the_next_message_and_ends_with_the_las
 @pytest.mark.req("Q1")
 async def test_a_delivery_is_a_dead_letter_after_so_many_attempts(house: House) -> None:
     stores = house.stores
-    town = await settle(stores, "alice", "bob")
+    town = await settle(stores, "alice", "bob", policy=ConnectionPolicy.ALLOW_CONCURRENT)
     await stores.accepts.accept(batch(town["alice"], dm("1", "bob"), dm("2", "bob"), dm("3", "bob")))
     await stores.deliveries.ack(town["bob"], [2], NOW)
     first = await seat(stores, town, "bob")
     for _ in range(ATTEMPTS_MAX - 1):
         assert await stores.deliveries.count_attempts(first, [1, 2], NOW + 1) == []
-    second = await seat(stores, town, "bob")
+    second = await seat(stores, town, "bob", instance="two")
     assert await stores.deliveries.count_attempts(first, [1, 2], NOW + 1) == []  # it is no longer its own
     assert (await stores.deliveries.page(second, 0, 10, WIDE)).upto == 3
     assert await stores.deliveries.count_attempts(second, [1, 2], NOW + 2) == [1]
@@ -254,10 +257,12 @@ async def test_receipts_are_the_senders_own_and_a_trace_is_for_who_took_part(hou
 async def test_a_key_of_a_session_leads_to_its_member_and_is_kept_as_a_hint(house: House) -> None:
     stores = house.stores
     town = await settle(stores, "alice", "bob", "carol")
-    assert await stores.directory.remember_session(town["bob"], "key-of-a-session", NOW) is True
-    assert await stores.directory.remember_session(town["bob"], "key-of-a-session", NOW) is True
-    assert await stores.directory.remember_session(town["carol"], "key-of-a-session", NOW) is False
-    assert await stores.directory.remember_session(town["carol"], "key-of-bob", NOW) is False
+    for _ in range(2):
+        await know_session(stores, town, "bob", "key-of-a-session")
+    for key in ("key-of-a-session", "key-of-bob"):
+        with pytest.raises(KeyTaken):
+            await arrive(stores, town, "carol", key)
+    assert [one.name for one in await stores.presence.events(town.mesh.id, 0, 9)] == ["bob"] * 4
     await stores.accepts.accept(batch(town["alice"], dm("1", "a-session")))
     [parcel] = await parcels(stores, town, "bob")
     delivered = msgspec.json.decode(parcel.payload, type=DeliverItem)

@@ -14,6 +14,7 @@ from tests.contract.broker.backends import (
     batch,
     dm,
     job,
+    know_session,
     newcomer,
     post,
     seat,
@@ -90,7 +91,7 @@ async def test_a_name_is_one_members_in_a_mesh_whatever_its_case(house: House) -
 
 async def test_a_sessions_key_does_not_become_a_member(house: House) -> None:
     town = await settle(house.stores, "alice")
-    await house.stores.directory.remember_session(town["alice"], "key-of-bob", 1)
+    await know_session(house.stores, town, "alice", "key-of-bob")
     with pytest.raises(InviteRefused):
         await house.stores.directory.join(town.mesh.id, newcomer("bob"), "invite-2", "key-of-alice", 5)
 

@@ -51,7 +51,9 @@ async def change(house: House, sql: str) -> None:
 
 
 async def sweep(house: House) -> None:
-    await Upkeep(house.stores.upkeep, house.stores.work, house.clock, Observer(), 365).sweep()
+    await Upkeep(
+        house.stores.upkeep, house.stores.work, house.stores.presence, house.clock, Observer(), 365
+    ).sweep()
 
 
 async def send(house: House, town: Town, id_: str) -> Accepted:

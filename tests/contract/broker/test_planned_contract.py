@@ -19,7 +19,7 @@ DAY = 86_400_000
 async def execute(house: House, *lines: object) -> dict[str, int]:
     file = house.folder / "plan.jsonl"
     file.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
-    upkeep = Upkeep(house.stores.upkeep, house.stores.work, house.clock, Observer(), 365)
+    upkeep = Upkeep(house.stores.upkeep, house.stores.work, house.stores.presence, house.clock, Observer(), 365)
     return await execute_plan(read_plan(file), house.stores.directory, upkeep)
 
 

@@ -21,22 +21,27 @@ FOLDER = files("claudemesh.broker.stores.postgres")
 
 # Tables that stay small: one row for each mesh, topic, queue or broker.
 SMALL = {"mesh", "history_counter", "history_jump", "topic", "queue", "broker", "broker_state", "keeper"}
+SMALL |= {"presence_counter", "presence_clock"}
 
 # What is asked now and then, of the whole store or of one mesh's whole past.
 MAY_SCAN = {
     "directory.end_subscriptions",  # once in a member's life
     "directory.members",
     "directory.owners",
-    "seats.reap",  # when a broker died, all of its own
+    "brokers.reap",  # when a broker died, all of its own
+    "deliveries.backlogs",  # somebody lists the peers of a mesh
+    "presence.extend",  # after a standstill, all that were without a socket
     "topics.topics",
     "upkeep.gaps",
     "upkeep.ids_without_rows",
     "upkeep.rows_without_ids",
+    "upkeep.void_tokens",
     "work.queues",
 }
 
-# The rows of the few messages that it was given are put into their order.
-MAY_SORT = {"upkeep.bury", "upkeep.hold_leases", "upkeep.buried_since", "seats.present"}
+# The rows of the few messages or members that it was given are put into their order.
+MAY_SORT = {"upkeep.bury", "upkeep.hold_leases", "upkeep.buried_since"}
+MAY_SORT |= {"presence.of_key", "presence.of_members", "presence.present", "seats.sitters"}
 
 FILL = """
 SET session_replication_role = replica;
@@ -74,8 +79,20 @@ SELECT 'message', mesh_id, sender_id, client_message_id, 0 FROM mesh.message_his
 INSERT INTO mesh.delivery_event (mesh_id, history_id, recipient_id, what, at, attempts)
 SELECT mesh_id, history_id, recipient_id, 'delivered', 0, 0 FROM mesh.delivery_queue;
 INSERT INTO mesh.broker (expires_at) SELECT 0 FROM generate_series(1, 5);
-INSERT INTO mesh.seat (broker_id, mesh_id, member_id, session_pubkey, instance_id)
-SELECT 1 + id % 5, mesh_id, id, CASE WHEN id % 2 = 0 THEN id::text ELSE '' END, '' FROM mesh.member;
+INSERT INTO mesh.seat (broker_id, member_id, session_pubkey, presence_only)
+SELECT 1 + id % 5, id, CASE WHEN id % 2 = 0 THEN id::text ELSE '' END, id % 3 = 0 FROM mesh.member;
+INSERT INTO mesh.presence (
+  uid, mesh_id, member_id, session_pubkey, instance_id, presence_only, token, seat, broker_id, lease_until, info,
+  connected_at, disconnected_at
+)
+SELECT n || '.' || s.token, m.mesh_id, m.id, s.session_pubkey, '', false, 1,
+  CASE WHEN n = 0 AND m.id % 2 = 0 THEN s.token END, CASE WHEN n = 0 AND m.id % 2 = 0 THEN s.broker_id END,
+  CASE WHEN n > 0 OR m.id % 2 = 1 THEN 1 END, '', n, CASE WHEN n > 0 THEN n END
+FROM mesh.seat AS s JOIN mesh.member AS m ON m.id = s.member_id, generate_series(0, 5) AS n;
+INSERT INTO mesh.presence_counter SELECT id, 1 FROM mesh.mesh;
+INSERT INTO mesh.presence_clock (looked_at) VALUES (0);
+INSERT INTO mesh.presence_event (mesh_id, member_id, session_pubkey, presence_uid, what, at, seq)
+SELECT mesh_id, member_id, session_pubkey, uid, 'joined', 0, id FROM mesh.presence;
 ANALYZE;
 """  # noqa: E501  data
 

@@ -11,7 +11,6 @@ from claudemesh.broker.model import (
     Claim,
     DeliveryState,
     Displaced,
-    Identity,
     Meeting,
     Member,
     Role,
@@ -22,6 +21,7 @@ from tests.contract.broker.backends import (
     BOUND_S,
     NOW,
     Town,
+    arrive,
     batch,
     dm,
     job,
@@ -102,11 +102,10 @@ async def test_a_mesh_that_two_brokers_make_at_once_is_one(pair: Pair) -> None:
 async def test_of_two_connections_of_a_member_that_come_at_once_the_second_displaces_the_first(pair: Pair) -> None:
     town = await settle(pair.one, "bob")
     await pair.watcher.execute(GATE_OF_SEATS)
-    mesh, bob = town.mesh, town.members["bob"]
     async with pair.gate():
-        coming = begin(pair.one.seats.take(Identity(mesh, bob, "slow")))
+        coming = begin(arrive(pair.one, town, "bob", instance="slow"))
         await pair.until_waiting(1)
-        next_one = begin(pair.two.seats.take(Identity(mesh, bob, "another")))
+        next_one = begin(arrive(pair.two, town, "bob", instance="another"))
         await pair.until_waiting(2, next_one)
     first, second = await coming, await next_one
     assert second.displaced == [Displaced(first.seat.token, Meeting.SUPERSEDED)]
@@ -117,22 +116,14 @@ async def test_a_broker_that_is_just_now_taken_for_dead_gives_no_seat_and_says_t
     town = await settle(pair.one, "bob")
     reaping = pair.watcher.transaction()
     await reaping.start()
-    await pair.watcher.execute("DELETE FROM mesh.broker WHERE id = $1", pair.two.seats.broker_id)
-    coming = begin(pair.two.seats.take(Identity(town.mesh, town.members["bob"], "an-instance")))
+    await pair.watcher.execute("DELETE FROM mesh.broker WHERE id = $1", pair.two.broker.id)
+    coming = begin(arrive(pair.two, town, "bob"))
     await pair.until_waiting(1)
     await reaping.commit()
     with pytest.raises(StoreUnavailable):
         await coming
     await pair.two.seats.beat()
-    assert (await pair.two.seats.take(Identity(town.mesh, town.members["bob"], "an-instance"))).displaced == []
-
-
-async def test_whoever_is_at_a_broker_that_fell_silent_is_not_present(pair: Pair) -> None:
-    town = await settle(pair.one, "alice", "bob")
-    for stores, name in ((pair.one, "alice"), (pair.two, "bob")):
-        await stores.seats.take(Identity(town.mesh, town.members[name], "an-instance"))
-    await pair.watcher.execute("UPDATE mesh.broker SET expires_at = 1 WHERE id = $1", pair.two.seats.broker_id)
-    assert await pair.one.seats.present(town.mesh.id) == {town["alice"].member_id}
+    assert (await arrive(pair.two, town, "bob")).displaced == []
 
 
 # --- deliveries, work and retention ----------------------------------------------------------------

@@ -13,7 +13,7 @@ DAY = 86_400_000
 
 
 def upkeep(house: House, days: int = 365) -> Upkeep:
-    return Upkeep(house.stores.upkeep, house.stores.work, house.clock, Observer(), days)
+    return Upkeep(house.stores.upkeep, house.stores.work, house.stores.presence, house.clock, Observer(), days)
 
 
 async def test_the_brokers_seed_is_made_once(house: House) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from claudemesh.broker.model import Bulletin, ConnectionPolicy, Identity, Member, Mesh, Parcel, Role, Seat
+from claudemesh.wire.frames import Event, parse_from_broker
 
 Call = tuple[Any, ...]
 
@@ -14,6 +15,7 @@ def identity(
     *,
     instance: str = "instance",
     policy: ConnectionPolicy = ConnectionPolicy.PREFER_NEWEST,
+    is_presence_only: bool = False,
 ) -> Identity:
     member = Member(
         id=number,
@@ -24,7 +26,8 @@ def identity(
         role=Role.MEMBER,
         joined_at=0,
     )
-    return Identity(Mesh(id=1, uid="m", slug="demo", policy=policy), member, instance, session)
+    mesh = Mesh(id=1, uid="m", slug="demo", policy=policy)
+    return Identity(mesh, member, instance, session, is_presence_only=is_presence_only)
 
 
 class Visitor:
@@ -51,8 +54,10 @@ class Visitor:
     def rewind(self) -> None:
         self.calls.append(("rewind",))
 
-    def tell(self, name: str, data: dict[str, Any]) -> None:
-        self.calls.append(("tell", name, data))
+    def tell(self, text: str) -> None:
+        event = parse_from_broker(text)
+        assert isinstance(event, Event)
+        self.calls.append(("tell", event.name, event.data))
 
     def hint(self, client_message_ids: Sequence[str]) -> None:
         self.calls.append(("hint", *client_message_ids))

@@ -16,8 +16,11 @@ import pytest
 from claudemesh.broker.deliver import Pump
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.model import Accepted, ConnectionPolicy, Fresh, Identity, Page, Seat
+from claudemesh.broker.presence.herald import Herald
+from claudemesh.broker.presence.model import Arrival, Departure, Seated
 from claudemesh.broker.seating import Seating
 from claudemesh.broker.switchboard import Switchboard
+from claudemesh.kernel.rhythm import Rhythm
 from claudemesh.runtime.observe import Observer
 from claudemesh.wire import frames
 from tests.contract.broker.backends import NOW, Town, batch, dm, settle
@@ -70,7 +73,7 @@ class Phone:
     def close(self, _code: int, _reason: str) -> None:
         self.office.hang_up(self)
 
-    def tell(self, _name: str, _data: dict[str, Any]) -> None: ...
+    def tell(self, _text: str) -> None: ...
 
     def hint(self, _client_message_ids: Sequence[str]) -> None: ...
 
@@ -90,25 +93,26 @@ class Office:
         observer = Observer()
         self.hub = Hub(observer)
         self.board = Switchboard(self.hub, stores.bus, observer)
-        self.seating = Seating(stores.seats, self.hub, self.board, clock, observer)
+        herald = Herald(stores.presence, self.board, Rhythm(), clock, observer)
+        self.seating = Seating(stores.seats, self.hub, self.board, herald, clock, observer)
         self.phones: list[Phone] = []
         self.leaving: set[asyncio.Task[None]] = set()
         stores.bus.listen(self.board.heard, self.board.missed)
 
     async def call(self, identity: Identity) -> None:
-        def join(seat: Seat) -> None:
-            phone = Phone(self, identity, seat)
+        def join(seated: Seated) -> None:
+            phone = Phone(self, identity, seated.seat)
             self.phones.append(phone)
             self.hub.join(phone)
 
-        await self.seating.admit(identity, join)
+        await self.seating.admit(Arrival(identity), join)
 
     def hang_up(self, phone: Phone) -> None:
         if phone in self.phones:
             self.phones.remove(phone)
             self.hub.leave(phone)
             phone.running.cancel()
-            self.leaving.add(asyncio.create_task(self.seating.leave(phone.seat)))
+            self.leaving.add(asyncio.create_task(self.seating.leave(Departure(phone.seat.token))))
 
 
 class History:

@@ -43,9 +43,9 @@ async def test_of_one_members_expensive_calls_one_runs_at_a_time_and_others_need
         directory=nothing,
         topics=nothing,
         work=nothing,
-        seats=nothing,
+        presence=nothing,
     )
-    calls = Calls(ports, nothing, nothing, SystemClock())
+    calls = Calls(ports, nothing, nothing, nothing, SystemClock())
     async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
         asked = [
             group.create_task(calls.answer(identity(number), Call(n, "receipts", {"ids": ["x"]})))

@@ -125,6 +125,35 @@ async def test_an_inbox_that_is_full_gets_nothing_and_counts_nothing() -> None:
         assert await bench.next() == [2]
 
 
+@pytest.mark.req("Q8")
+async def test_what_was_offered_during_a_pause_is_pushed_on_the_stores_word_alone() -> None:
+    async with pumping() as bench:
+        await bench.settled()
+        bench.pump.set_paused(paused=True)
+        bench.commit(parcel(1))
+        bench.shelf.others.add(1)  # its member was revoked, say, and nobody told this broker
+        bench.pump.set_paused(paused=False)
+        await bench.settled()
+        assert bench.pushed.empty()
+
+
+@pytest.mark.req("Q1")
+async def test_what_a_look_finds_that_was_under_way_when_a_pause_began_waits_for_its_end() -> None:
+    async with pumping() as bench:
+        await bench.settled()
+        bench.shelf.turns = lambda: 3
+        bench.shelf.put(parcel(1))
+        bench.shelf.looked.clear()
+        bench.pump.wake()
+        async with asyncio.timeout(BOUND_S):
+            await bench.shelf.looked.wait()
+        bench.pump.set_paused(paused=True)
+        await bench.settled()
+        assert bench.pushed.empty()
+        bench.pump.set_paused(paused=False)
+        assert await bench.next() == [1]
+
+
 async def test_what_is_in_the_window_is_not_pushed_again_with_what_is_overdue() -> None:
     async with pumping() as bench:
         bench.shelf.put(parcel(1))

@@ -4,7 +4,6 @@ import pytest
 
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.model import ConnectionPolicy, Meeting
-from claudemesh.broker.ports import AlreadyConnected
 from claudemesh.kernel.errors import Revoked
 from claudemesh.runtime.observe import Observer
 from claudemesh.wire import frames
@@ -43,17 +42,29 @@ def test_a_member_that_was_revoked_while_it_proved_who_it_is_does_not_get_in() -
     assert hub.count() == 0
 
 
-def test_what_names_a_session_is_its_own_while_it_is_here_and_its_members_else() -> None:
+def test_what_names_a_session_is_given_only_to_that_session_since_whose_it_is_else_the_store_knows() -> None:
     hub = Hub(Observer())
     member, session = Visitor(identity(1), 1), Visitor(identity(1, "session"), 2)
     joined(hub, member, session)
     assert hub.takers(1, None) == [member]
     assert hub.takers(1, "session") == [session]
-    assert hub.takers(1, "elsewhere") == [member]
+    assert hub.takers(1, "elsewhere") == []
     hub.leave(session)
-    assert hub.takers(1, "session") == [member]
+    assert hub.takers(1, "session") == []  # it may be back while its lease stands
     hub.leave(member)
     assert hub.takers(1, None) == []
+
+
+def test_a_connection_that_only_shows_that_a_session_is_there_gets_nothing_and_takes_nobodys_place() -> None:
+    hub = Hub(Observer())
+    session = Visitor(identity(1, "session"), 1)
+    shown = Visitor(identity(1, "session", is_presence_only=True), 2)
+    joined(hub, session, shown)
+    assert hub.takers(1, "session") == [session]
+    assert session.is_active
+    assert hub.of(1) in ([session, shown], [shown, session])
+    hub.leave(shown)
+    assert (hub.takers(1, "session"), hub.of(1)) == ([session], [session])
 
 
 def test_a_connection_is_unseated_by_its_token_and_no_other_is() -> None:
@@ -67,11 +78,15 @@ def test_a_connection_is_unseated_by_its_token_and_no_other_is() -> None:
     assert hub.tokens() == {2}
 
 
-def test_who_is_refused_changes_nothing() -> None:
+@pytest.mark.req("N4")
+@pytest.mark.parametrize("policy", [*ConnectionPolicy])
+def test_who_has_to_go_for_whom_is_not_decided_here(policy: ConnectionPolicy) -> None:
     hub = Hub(Observer())
-    oldest = Visitor(identity(1, instance="a", policy=ConnectionPolicy.PREFER_OLDEST), 1)
-    joined(hub, oldest)
-    with pytest.raises(AlreadyConnected):
-        hub.join(Visitor(identity(1, instance="b", policy=ConnectionPolicy.PREFER_OLDEST), 2))
-    assert oldest.is_active
-    assert hub.tokens() == {1}
+    standing, newer = (Visitor(identity(1, instance=f"{token}", policy=policy), token) for token in (1, 2))
+    joined(hub, standing, newer)
+    assert (standing.calls, newer.calls, hub.tokens()) == ([], [], {1, 2})
+    for stays in (Meeting.SHARED, Meeting.REFUSED):
+        hub.unseat(1, stays)
+    assert (standing.calls, hub.tokens()) == ([], {1, 2})
+    hub.unseat(1, Meeting.REPLACED)
+    assert (standing.calls, hub.tokens()) == ([("close", 1000, "session_replaced")], {2})

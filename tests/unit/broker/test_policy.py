@@ -29,24 +29,18 @@ from claudemesh.kernel.lease import Lease
 
 @pytest.mark.req("N4")
 @pytest.mark.parametrize(
-    ("policy", "new_instance", "is_resume", "meeting"),
+    ("policy", "new_instance", "meeting"),
     [
-        ("prefer_newest", "same", False, Meeting.REPLACED),
-        ("prefer_oldest", "same", False, Meeting.REPLACED),
-        ("allow_concurrent", "same", False, Meeting.REPLACED),
-        ("prefer_newest", "other", False, Meeting.SUPERSEDED),
-        ("prefer_oldest", "other", False, Meeting.REFUSED),
-        ("allow_concurrent", "other", False, Meeting.SHARED),
-        ("prefer_oldest", "other", True, Meeting.REPLACED),
+        ("prefer_newest", "same", Meeting.REPLACED),
+        ("prefer_oldest", "same", Meeting.REPLACED),
+        ("allow_concurrent", "same", Meeting.REPLACED),
+        ("prefer_newest", "other", Meeting.SUPERSEDED),
+        ("prefer_oldest", "other", Meeting.REFUSED),
+        ("allow_concurrent", "other", Meeting.SHARED),
     ],
 )
-def test_what_becomes_of_the_connection_that_stands(
-    policy: str,
-    new_instance: str,
-    is_resume: bool,  # noqa: FBT001  a column of the table
-    meeting: Meeting,
-) -> None:
-    assert judge_meeting(ConnectionPolicy(policy), "same", new_instance, is_resume=is_resume) is meeting
+def test_what_becomes_of_the_connection_that_stands(policy: str, new_instance: str, meeting: Meeting) -> None:
+    assert judge_meeting(ConnectionPolicy(policy), "same", new_instance) is meeting
 
 
 @pytest.mark.req("Q6")

@@ -1,22 +1,39 @@
 """Seats are taken before a connection joins, and never outlive it, whatever the store does meanwhile."""
 
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 
-from claudemesh.broker.events import KeeperChanged, SeatsLost
+from claudemesh.broker.events import ConnectionsMet, KeeperChanged, SeatsLost
 from claudemesh.broker.hub import Hub
-from claudemesh.broker.model import Beat, Displaced, Identity, Meeting, Rewound, Seat, Seated, Unseated
+from claudemesh.broker.model import Announced, Beat, Bulletin, Displaced, Meeting, Rewound, Seat, Unseated
 from claudemesh.broker.policy import BROKER_LEASE_MS
 from claudemesh.broker.ports import AlreadyConnected
+from claudemesh.broker.presence.herald import Herald
+from claudemesh.broker.presence.model import Arrival, Because, Departure, Met, PresenceEvent, Seated, What
 from claudemesh.broker.seating import CLOSE_RESTART, UNKNOWN_MS, Seating
 from claudemesh.broker.switchboard import Switchboard
-from claudemesh.kernel.errors import StoreUnavailable
+from claudemesh.kernel.errors import Revoked, StoreUnavailable
+from claudemesh.kernel.rhythm import Rhythm
 from claudemesh.runtime.observe import Observer
 from tests.doubles import ManualClock
 from tests.unit.broker.people import Line, Visitor, identity
 
 SEAT = Seat(identity(1).sender, None, 1)
+HELLO = Arrival(identity(1))
+JOINED = PresenceEvent(
+    mesh_id=1,
+    seq=1,
+    what=What.JOINED,
+    at=0,
+    member_id=1,
+    member_uid="u1",
+    name="n1",
+    pubkey="k1",
+    session_pubkey=None,
+    presence_uid="p1",
+)
 
 
 class Chairs:
@@ -26,23 +43,38 @@ class Chairs:
         self.stand = {1}
         self.beats = [Beat(is_keeper=True)]
         self.displaced: list[Displaced] = []
+        self.met: list[Met] = []
+        self.events: list[PresenceEvent] = []
+        self.bereft: list[int] = []
+        self.departures: list[Departure] = []
         self.is_away = False
+        self.refuses = False
 
-    async def take(self, _identity: Identity) -> Seated:
-        return Seated(SEAT, self.displaced)
+    async def start(self) -> None: ...
 
-    async def leave(self, tokens: Collection[int]) -> list[int]:
+    async def take(self, _arrival: Arrival) -> Seated:
+        if self.refuses:
+            raise AlreadyConnected("there")
+        return Seated(
+            seat=SEAT,
+            presence_uid="p1",
+            lease_token=1,
+            displaced=self.displaced,
+            met=self.met,
+            events=self.events,
+            bereft=self.bereft,
+        )
+
+    async def leave(self, departures: Collection[Departure]) -> list[int]:
         if self.is_away:
             raise StoreUnavailable
-        left = self.stand.intersection(tokens)
+        self.departures += departures
+        left = self.stand.intersection(departure.seat for departure in departures)
         self.stand -= left
         return [1 for _ in left]
 
     async def standing(self) -> set[int]:
         return self.stand
-
-    async def present(self, _mesh_id: int) -> set[int]:
-        return set()
 
     async def beat(self) -> Beat:
         if self.is_away:
@@ -60,40 +92,96 @@ class Place:
         self.hub = Hub(observer)
         self.clock = ManualClock()
         self.board = Switchboard(self.hub, self.line, observer)
-        self.seating = Seating(self.store, self.hub, self.board, self.clock, observer)
+        nothing: Any = None  # it is only told what was committed
+        herald = Herald(nothing, self.board, Rhythm(), self.clock, observer)
+        self.seating = Seating(self.store, self.hub, self.board, herald, self.clock, observer)
+
+    def told(self, kind: type[Bulletin]) -> list[Bulletin]:
+        return [bulletin for bulletin in self.line.told if isinstance(bulletin, kind)]
 
 
-async def test_who_has_to_go_for_a_newcomer_is_told_at_its_broker() -> None:
+@pytest.mark.req("N4")
+async def test_who_has_to_go_for_a_newcomer_is_told_at_its_broker_and_goes_at_once_if_it_is_here() -> None:
     place = Place()
-    place.store.displaced = [Displaced(7, Meeting.SUPERSEDED)]
-    seats: list[Seat] = []
-    await place.seating.admit(identity(1), seats.append)
-    assert seats == [SEAT]
+    here = Visitor(identity(1, instance="old"), 5)
+    place.hub.join(here)
+    place.store.displaced = [
+        Displaced(7, Meeting.SUPERSEDED),
+        Displaced(5, Meeting.REPLACED),
+    ]
+    place.store.met = [
+        Met("elsewhere", Meeting.SUPERSEDED),
+        Met("away", Meeting.SHARED),
+        Met("old", Meeting.REPLACED),
+    ]
+    seats: list[Seated] = []
+    await place.seating.admit(HELLO, seats.append)
+    assert [seated.seat for seated in seats] == [SEAT]
     assert place.line.told == [Unseated(7, Meeting.SUPERSEDED)]
+    assert here.calls == [("close", 1000, "session_replaced")]
+    met = [event for event in place.events if isinstance(event, ConnectionsMet)]
+    assert met == [
+        ConnectionsMet("m", "u1", "elsewhere", "instance", "superseded"),
+        ConnectionsMet("m", "u1", "away", "instance", "shared"),
+        ConnectionsMet("m", "u1", "old", "instance", "replaced"),
+    ]
 
 
-@pytest.mark.req("Q1")
+@pytest.mark.req("N4")
+async def test_who_comes_second_where_the_oldest_is_preferred_is_told_of_and_does_not_join() -> None:
+    place = Place()
+    place.store.refuses = True
+    joined: list[Seated] = []
+    with pytest.raises(AlreadyConnected):
+        await place.seating.admit(HELLO, joined.append)
+    assert (joined, place.store.departures, place.line.told) == ([], [], [])
+    met = [event for event in place.events if isinstance(event, ConnectionsMet)]
+    assert met == [ConnectionsMet("m", "u1", "there", "instance", "refused")]
+
+
+@pytest.mark.req("P2")
+async def test_a_join_is_announced_to_those_who_are_there_and_to_who_comes_once_it_has_joined() -> None:
+    place = Place()
+    there, comes = Visitor(identity(2), 2), Visitor(identity(1), 1)
+    place.hub.join(there)
+    place.store.events, place.store.bereft = [JOINED], [2]
+    await place.seating.admit(HELLO, lambda _seated: place.hub.join(comes))
+    [announced] = place.told(Announced)
+    assert isinstance(announced, Announced)
+    assert (announced.event, announced.data["seq"]) == ("peer_joined", 1)
+    told = ("tell", "peer_joined", announced.data)
+    assert (there.calls, comes.calls) == ([told, ("rewind",)], [told])
+    assert place.told(Rewound) == [Rewound([2])]
+
+
+@pytest.mark.req("Q1", "P2")
 async def test_who_is_refused_keeps_no_seat_and_those_who_stay_look_again() -> None:
     place = Place()
+    place.store.events = [JOINED]
 
-    def refuse(_seat: Seat) -> None:
-        raise AlreadyConnected
+    def refuse(_seated: Seated) -> None:
+        raise Revoked
 
-    with pytest.raises(AlreadyConnected):
-        await place.seating.admit(identity(1), refuse)
+    with pytest.raises(Revoked):
+        await place.seating.admit(HELLO, refuse)
     assert place.store.stand == set()
-    assert place.line.told == [Rewound([1])]
+    assert place.told(Rewound) == [Rewound([1])]
+    assert len(place.told(Announced)) == 1, "its lease began, and others see it in the list of peers"
 
 
-@pytest.mark.req("Q1")
-async def test_a_seat_that_could_not_be_given_up_goes_when_the_store_is_back() -> None:
+@pytest.mark.req("Q1", "P3")
+async def test_a_seat_that_could_not_be_given_up_goes_when_the_store_is_back_with_its_silence_counted_on() -> None:
     place = Place()
     place.store.is_away = True
-    await place.seating.leave(SEAT)
+    await place.seating.leave(Departure(1, 500, Because.STALE))
     assert (place.store.stand, place.line.told) == ({1}, [])
+    place.clock.advance(4_000)
     place.store.is_away = False
     await place.seating.catch_up()
     assert (place.store.stand, place.line.told) == (set(), [Rewound([1])])
+    assert place.store.departures == [Departure(1, 4_500, Because.STALE)]
+    await place.seating.catch_up()
+    assert len(place.store.departures) == 1
 
 
 @pytest.mark.req("Q1")

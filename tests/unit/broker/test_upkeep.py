@@ -55,7 +55,7 @@ async def test_only_the_keeper_does_what_is_done_once_and_a_beat_that_fails_ends
     leases: Any = Leases()
     nothing: Any = None
     running = asyncio.create_task(
-        Upkeep(nothing, leases, ManualClock(), Observer(), 365).run(seats, seats.look_over, 3_600)
+        Upkeep(nothing, leases, nothing, ManualClock(), Observer(), 365).run(seats, seats.look_over, 3_600)
     )
     async with asyncio.timeout(BOUND_S):
         await seats.has_beaten.wait()

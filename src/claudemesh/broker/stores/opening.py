@@ -22,7 +22,7 @@ _PLACE: Final = re.compile(r"(postgres(?:ql)?://)(?:[^@/?#]*@)?([\w.,:\[\]-]*(?:
 
 async def open_stores(settings: BrokerSettings, world: World) -> Stores:
     """Open what `store` names. A file is made if there is none."""
-    clock, mint = world.clock, world.ids.ulid
+    clock, mint, lease_ttl_ms = world.clock, world.ids.ulid, settings.presence.lease_ttl_ms
     if settings.store.startswith(_POSTGRES):
         try:
             from claudemesh.broker.stores.postgres import PostgresStores  # noqa: PLC0415  an extra that not all have
@@ -37,6 +37,7 @@ async def open_stores(settings: BrokerSettings, world: World) -> Stores:
                 render=render_delivery,
                 observer=world.observer,
                 pool_max=pool_max,
+                lease_ttl_ms=lease_ttl_ms,
             )
         except ValueError:  # its text quotes from the URL
             raise ConfigError(f"store = {_POSTGRES[0]}… is no URL that a PostgreSQL is reached by") from None
@@ -44,8 +45,8 @@ async def open_stores(settings: BrokerSettings, world: World) -> Stores:
             raise ConfigError(f"the store at {redact(settings.store)} cannot be used: {error.detail}") from error
     path = store_path(settings)
     if path is None:
-        return SqliteStores.in_memory(clock=clock, mint=mint, render=render_delivery)
-    return SqliteStores.open(path, clock=clock, mint=mint, render=render_delivery)
+        return SqliteStores.in_memory(clock=clock, mint=mint, render=render_delivery, lease_ttl_ms=lease_ttl_ms)
+    return SqliteStores.open(path, clock=clock, mint=mint, render=render_delivery, lease_ttl_ms=lease_ttl_ms)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ directory    meshes, members, invites
 topics work  destinations; the leases of work queues
 upkeep       the broker's key, epochs, retention
 seats        which connection gets what waits, and what brokers tell each other
+presence     leases that outlive their sockets
 
 `sides`, `history` and `views` compare: the same calls to a store and to the oracle, and what both answer.
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 from tests.contract.broker.oracle.accepts import OracleAcceptStore
 from tests.contract.broker.oracle.deliveries import OracleDeliveryStore
 from tests.contract.broker.oracle.directory import OracleDirectoryStore
+from tests.contract.broker.oracle.presence import OraclePresenceStore
 from tests.contract.broker.oracle.receipts import OracleReceiptStore
 from tests.contract.broker.oracle.seats import OracleBus, OracleSeatStore, close_broker, open_broker
 from tests.contract.broker.oracle.topics import OracleTopicStore
@@ -46,6 +48,7 @@ class OracleStores:
     work: OracleWorkStore
     upkeep: OracleUpkeepStore
     seats: OracleSeatStore
+    presence: OraclePresenceStore
     bus: OracleBus
 
     async def aclose(self) -> None:
@@ -67,5 +70,6 @@ async def open_oracle(folder: Path, clock: ManualClock) -> OracleStores:
         OracleWorkStore(world),
         OracleUpkeepStore(world),
         OracleSeatStore(world, broker),
+        OraclePresenceStore(world),
         OracleBus(world, broker),
     )

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from claudemesh.broker.model import Delivery, Moved, Page, Parcel, Seat, Sender
+from claudemesh.broker.model import Backlog, Delivery, DeliveryState, Moved, Page, Parcel, Seat, Sender
 from claudemesh.broker.parcels import render_delivery
-from claudemesh.broker.policy import ATTEMPTS_MAX
-from tests.contract.broker.oracle.seats import has_seat, is_newest
+from claudemesh.broker.policy import ATTEMPTS_MAX, UNREAD_MAX
+from tests.contract.broker.oracle.seats import is_delivering, is_newest
 from tests.contract.broker.oracle.world import Kept, Slip, World
 
 
@@ -60,11 +60,23 @@ class OracleDeliveryStore:
             if one.broker_message_id in broker_message_ids:
                 slip.read_at = slip.read_at or now_ms
                 moved.append(Moved(one.sender_id, one.message.client_message_id))
+        if moved:
+            self._world.read_at[recipient.member_id] = max(now_ms, self._world.read_at.get(recipient.member_id, 0))
         return moved
 
     async def depth(self) -> int:
         slips = [slip for one in self._world.kept.values() if one.job is None for slip in one.slips.values()]
         return sum(slip.is_open for slip in slips)
+
+    async def backlogs(self, mesh_id: int) -> dict[int, Backlog]:
+        members = [one for one in self._world.members.values() if one.mesh_id == mesh_id and one.revoked_at is None]
+        found = {}
+        for member in members:
+            states = [slip.state for _, slip in self._world.to(Sender(mesh_id, member.id))]
+            unread = min(UNREAD_MAX, states.count(DeliveryState.DELIVERED))
+            read_at = self._world.read_at.get(member.id)
+            found[member.id] = Backlog(states.count(DeliveryState.ACCEPTED), unread, read_at)
+        return found
 
     def _named(self, recipient: Sender, history_ids: Sequence[int]) -> Iterable[tuple[Kept, Slip]]:
         return [(one, slip) for one, slip in self._world.to(recipient) if one.history_id in history_ids]
@@ -72,7 +84,7 @@ class OracleDeliveryStore:
     def _is_for(self, one: Kept, seat: Seat) -> bool:
         if seat.session_pubkey is not None:
             return one.to_session == seat.session_pubkey
-        return one.to_session is None or not has_seat(self._world, seat.sender, one.to_session)
+        return one.to_session is None or not is_delivering(self._world, seat.sender, one.to_session)
 
     def _wrap(self, one: Kept) -> Parcel:
         author, message = self._world.members[one.sender_id], one.message

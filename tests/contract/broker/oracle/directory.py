@@ -58,13 +58,6 @@ class OracleDirectoryStore:
             key for key, id_ in leads_to.items() if id_ is not None and self._world.members[id_].revoked_at is None
         ]
 
-    async def remember_session(self, sender: Sender, session_pubkey: str, now_ms: int) -> bool:  # noqa: ARG002  the port's
-        key = (sender.mesh_id, session_pubkey)
-        if key not in self._world.keys:
-            self._world.keys[key] = sender.member_id
-            self._world.session_keys.add(key)
-        return self._world.keys[key] == sender.member_id
-
     async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
         target = await self._find(actor.mesh_id, key_or_name)
         self._check_change(actor, target, None)

@@ -17,6 +17,8 @@ NOTHING = 0  # a history id that no message has
 
 # Time passes in steps that no lease ends at, since the clock of a server goes on by itself in between.
 STEP_MS = 150_000
+SHORT_MS = 35_000  # two of them leave something of a lease that shows who is there, and three do not
+SILENCES_MS = (0, 0, 120_000)
 LEASES_MS = (200_000, 500_000)
 AGE_MS = 200 * DAY_MS  # two of them make a message too old, and three its id
 ID_MS = 500 * DAY_MS
@@ -33,6 +35,7 @@ class History:
         self._sent: list[Words] = []  # some of it is sent again
         self._claims: list[tuple[str, str, int, int]] = []  # worker, queue, history id, token
         self._replies = 0
+        self._revoked: list[str] = []
 
     @property
     def now(self) -> int:
@@ -63,7 +66,8 @@ class History:
     async def step(self) -> None:
         kinds = [self.burst] * 12 + [self.work, self.settle, self.take_seat] * 5
         kinds += [self.answer, self.attempt, self.mark_read, self.pass_a_while, self.leave_seat] * 2
-        kinds += [self.answer_work] * 3 + [self.toil, self.age, self.restore, self.retire, self.remember_session]
+        kinds += [self.settle_leases] * 3 + [self.pass_a_moment] * 2 + [self.end_leases]
+        kinds += [self.answer_work] * 3 + [self.toil, self.age, self.restore, self.retire]
         await self.dice.choice(kinds)()
         await self.look()
 
@@ -71,6 +75,11 @@ class History:
         kinds = [self.accept] * 8 + [self.ack] * 4 + [self.subscribe] * 3
         kinds += [self.unsubscribe, self.create_queue, self.change_member]
         await self.compare_burst([self.dice.choice(kinds)() for _ in range(self.dice.randint(1, 6))])
+        while self._revoked:
+            await self._end_all(self._revoked.pop())
+
+    async def _end_all(self, who: str) -> None:
+        await self.compare(lambda side: side.end_all(who))
 
     def who(self) -> str:
         return self.dice.choice(NAMES)
@@ -146,16 +155,13 @@ class History:
         actor, target, now = self.who(), self.who(), self.now
         role = self.dice.choice([None, *[*Role] * 5])
         if role is None:
+            self._revoked.append(target)
             return lambda side: side.stores.directory.revoke(side[actor], target, now)
         return lambda side: side.stores.directory.set_role(side[actor], target, role)
 
     async def retire(self) -> None:
         who, id_, now = self.who(), self.dice.choice(IDS), self.now
         await self.compare(lambda side: side.stores.accepts.retire(side[who], id_, now, now + ID_MS))
-
-    async def remember_session(self) -> None:
-        who, session, now = self.who(), self.dice.choice(SESSIONS), self.now
-        await self.compare(lambda side: side.stores.directory.remember_session(side[who], session, now))
 
     async def mark_read(self) -> None:
         who, ids, now = self.who(), self.history_ids(30), self.now
@@ -208,11 +214,37 @@ class History:
     async def take_seat(self) -> None:
         broker, who = self.dice.randrange(len(self.right.brokers)), self.who()
         session, instance = self.dice.choice([None, None, *SESSIONS]), f"daemon {self.dice.randrange(2)}"
-        await self.compare(lambda side: side.take(broker, who, session, instance))
+        resumes, must_resume = self.dice.choice([None, None, *range(6)]), self.dice.random() < 1 / 6
+        is_presence_only = session is not None and self.dice.random() < 1 / 3
+        await self.compare(
+            lambda side: side.take(
+                broker,
+                who,
+                session,
+                instance,
+                resumes,
+                must_resume=must_resume,
+                is_presence_only=is_presence_only,
+            )
+        )
 
     async def leave_seat(self) -> None:
-        number = self.dice.randrange(8)
-        await self.compare(lambda side: side.leave(number))
+        number, silent_ms = self.dice.randrange(8), self.dice.choice(SILENCES_MS)
+        for clock in (self._clock, self.house.clock):  # as a server's does: those who left first have left first
+            clock.advance(1)
+        await self.compare(lambda side: side.leave(number, silent_ms))
+
+    async def settle_leases(self) -> None:
+        broker = self.dice.randrange(len(self.right.brokers))
+        await self.compare(lambda side: side.settle_leases(broker))
+
+    async def end_leases(self) -> None:
+        who, session = self.who(), self.dice.choice([None, *SESSIONS])
+        await self.compare(lambda side: side.end(who, session))
+
+    async def pass_a_moment(self) -> None:
+        await self.pass_time(SHORT_MS)
+        await self.compare(lambda side: side.beat())
 
     async def attempt(self) -> None:
         number, ids, now = self.dice.randrange(3), self.history_ids(40), self.now

@@ -10,7 +10,6 @@ from claudemesh.broker.model import (
     Beat,
     ConnectionPolicy,
     Identity,
-    Meeting,
     Newcomer,
     Parcel,
     PlanPage,
@@ -19,7 +18,17 @@ from claudemesh.broker.model import (
     Sender,
     SweepPage,
 )
-from claudemesh.broker.ports import AlreadyConnected, Stores
+from claudemesh.broker.ports import AlreadyConnected, KeyTaken, NotResumed, Stores
+from claudemesh.broker.presence.model import (
+    Arrival,
+    Because,
+    Departure,
+    PresenceEvent,
+    Present,
+    ResumeClaim,
+    Seated,
+    Settled,
+)
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import MeshError
 from tests.contract.broker.backends import Town, subscribe
@@ -47,7 +56,7 @@ class Side:
         self.ids: dict[int, str] = {}  # history id -> the broker's id
         self._labels: dict[str, str] = {}  # the broker's id -> the same word on both sides
         self.names = {member.id: name for name, member in town.members.items()}
-        self._seats: list[Seat] = []  # in the order in which they were taken, also those that were given up
+        self._seated: list[Seated] = []  # in the order in which they were taken, also those that were given up
 
     @classmethod
     async def settle(
@@ -71,23 +80,57 @@ class Side:
 
     # --- what takes more than one call ---
 
-    async def take(self, broker: int, name: str, session: str | None, instance: str) -> list[tuple[int, Meeting]]:
-        """Take a seat; return how long ago those were taken that have to go for it, and why."""
-        identity = Identity(self.town.mesh, self.town.members[name], instance, session)
-        seated = await self.brokers[broker].seats.take(identity)
-        tokens = [seat.token for seat in reversed(self._seats)]
-        self._seats.append(seated.seat)
-        return sorted((tokens.index(one.token), one.meeting) for one in seated.displaced)
+    async def take(  # noqa: PLR0913  by their places
+        self,
+        broker: int,
+        name: str,
+        session: str | None,
+        instance: str,
+        resumes: int | None = None,
+        *,
+        must_resume: bool = False,
+        is_presence_only: bool = False,
+    ) -> object:
+        """Take a seat, resuming what one of the last seats carries; say of those that go how long ago they came."""
+        identity = Identity(
+            self.town.mesh, self.town.members[name], instance, session, is_presence_only=is_presence_only
+        )
+        claim = None
+        if resumes is not None and resumes < len(self._seated):
+            old = self._seated[-1 - resumes]
+            claim = ResumeClaim(old.presence_uid, old.lease_token)
+        seated = await self.brokers[broker].seats.take(Arrival(identity, claim, must_resume))
+        tokens = [one.seat.token for one in reversed(self._seated)]
+        self._seated.append(seated)
+        self._labels.setdefault(seated.presence_uid, f"lease {len(self._seated)}")
+        return (
+            sorted((tokens.index(one.token), one.meeting) for one in seated.displaced),
+            sorted((one.instance_id, one.meeting) for one in seated.met),
+            self.plain(seated.presence_uid),
+            seated.lease_token,
+            seated.is_resumed,
+            self._plain_settled(Settled(seated.events, seated.bereft)),
+        )
 
-    async def leave(self, number: int) -> list[str]:
-        return [self.names[id_] for id_ in await self.stores.seats.leave([self.seat(number).token])]
+    async def leave(self, number: int, silent_ms: int) -> list[str]:
+        departure = Departure(self.seat(number).token, silent_ms)
+        return [self.names[id_] for id_ in await self.stores.seats.leave([departure])]
+
+    async def settle_leases(self, broker: int) -> object:
+        return self._plain_settled(await self.brokers[broker].presence.settle())
+
+    async def end(self, name: str, session: str | None) -> object:
+        return self._plain_settled(await self.stores.presence.end(self[name], session, Because.GOODBYE))
+
+    async def end_all(self, name: str) -> object:
+        return self._plain_settled(await self.stores.presence.end_all(self[name], Because.REVOKED))
 
     async def beat(self) -> list[Beat]:
         return [await broker.seats.beat() for broker in self.brokers]
 
     def seat(self, number: int) -> Seat:
         """Return the last seat but so many."""
-        return self._seats[-1 - number] if number < len(self._seats) else Seat(self["ann"], None, 0)
+        return self._seated[-1 - number].seat if number < len(self._seated) else Seat(self["ann"], None, 0)
 
     async def drain(self, seat: Seat, count_max: int, bytes_max: int) -> list[Parcel]:
         """Return all that waits for a seat, page by page."""
@@ -140,8 +183,8 @@ class Side:
             return self.plain(await asked)
         except MeshError as refused:
             return self.plain(refused)
-        except AlreadyConnected:
-            return "already connected"
+        except (AlreadyConnected, KeyTaken, NotResumed) as refused:
+            return type(refused).__name__
 
     def plain(self, found: object) -> object:
         """Return what was found without the numbers and ids that every store chooses by itself."""
@@ -149,6 +192,8 @@ class Side:
             return found.code, found.extras.get("reason")
         if isinstance(found, Parcel):
             return self.plain(msgspec.json.decode(found.payload)), found.client_message_id, found.to_session
+        if isinstance(found, PresenceEvent):  # a server has its own clock
+            found = msgspec.structs.replace(found, at=0, member_id=0)
         if isinstance(found, Accepted):
             self.ids[found.history_id] = found.broker_message_id
             self._labels[found.broker_message_id] = f"message {found.history_id}"
@@ -159,6 +204,15 @@ class Side:
         if isinstance(found, list | tuple):
             return [self.plain(one) for one in found]
         return self._labels.get(found, found) if isinstance(found, str) else found
+
+    def plain_present(self, one: Present) -> object:
+        """Return it without what passes by itself."""
+        left_ms = one.lease_left_ms if one.is_online else None
+        kept = (one.session_pubkey, one.instance_id, one.is_online, one.is_presence_only, left_ms, one.info)
+        return self.names[one.member_id], self.plain(one.presence_uid), *kept
+
+    def _plain_settled(self, settled: Settled) -> object:
+        return self.plain(settled.events), [self.names[id_] for id_ in settled.members]
 
     def _plain_field(self, key: object, value: object) -> object:
         if key == "recipients" and isinstance(value, tuple):

@@ -18,12 +18,21 @@ class OracleUpkeepStore:
             self._world.seed = fresh
         return self._world.seed
 
+    async def resume_seeds(self, fresh: bytes) -> list[bytes]:
+        return [*self._world.resume_seeds] or await self.rotate_resume_seed(fresh)
+
+    async def rotate_resume_seed(self, fresh: bytes) -> list[bytes]:
+        self._world.resume_seeds = [fresh, *self._world.resume_seeds][:2]
+        return [*self._world.resume_seeds]
+
     async def check(self) -> list[Violation]:
         return []  # what belongs to a message is one object: there is nothing that could be torn
 
     async def begin_epoch(self, now_ms: int) -> int:  # noqa: ARG002  the port's
         for mesh_id in self._world.last:
             self._world.last[mesh_id] += EPOCH_SKIP
+        for stay in self._world.open_stays():
+            stay.token += 1 << 20  # no resume token of before is good any more
         self._world.epoch += 1
         return self._world.epoch
 

@@ -16,6 +16,9 @@ def views() -> Iterator[Call]:
     yield lambda side: side.stores.directory.known_keys(side.town.mesh.id, KEYS)
     yield lambda side: side.stores.deliveries.depth()
     yield _present
+    yield lambda side: side.stores.presence.latest(side.town.mesh.id)
+    yield lambda side: side.stores.presence.events(side.town.mesh.id, 0, 10_000)
+    yield _backlogs
 
 
 def _of_member(name: str) -> Iterator[Call]:
@@ -41,7 +44,12 @@ def _waiting(name: str, session: str | None) -> Call:
 
 
 async def _present(side: Side) -> object:
-    return {side.names[id_] for id_ in await side.stores.seats.present(side.town.mesh.id)}
+    return [side.plain_present(one) for one in await side.stores.presence.present(side.town.mesh.id)]
+
+
+async def _backlogs(side: Side) -> object:
+    found = await side.stores.deliveries.backlogs(side.town.mesh.id)
+    return {side.names[id_]: backlog for id_, backlog in found.items()}
 
 
 def _by_client_id(found: Sequence[MessageReceipt | Progress]) -> object:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from claudemesh.broker.model import (
     NO_RECIPIENT,
@@ -13,6 +14,7 @@ from claudemesh.broker.model import (
     Sender,
     StandingMessage,
 )
+from claudemesh.broker.presence.model import PresenceEvent, StandingLease
 from claudemesh.kernel.errors import Revoked
 from claudemesh.kernel.lease import NEVER_HELD, Lease
 
@@ -93,7 +95,40 @@ class Chair:
     broker: int
     sender: Sender
     session_pubkey: str | None
-    instance_id: str
+    is_presence_only: bool
+
+
+@dataclass
+class Stay:
+    """A lease."""
+
+    uid: str
+    sender: Sender
+    session_pubkey: str | None
+    began_at: int
+    instance_id: str = ""
+    is_presence_only: bool = False
+    info: dict[str, Any] = field(default_factory=dict)
+    token: int = 0
+    seat: int | None = None
+    broker: int | None = None  # that gave the seat
+    until: int | None = None  # only without one
+    ended_at: int | None = None
+
+    @property
+    def key(self) -> tuple[Sender, str | None]:
+        return self.sender, self.session_pubkey
+
+    def as_standing(self) -> StandingLease:
+        return StandingLease(
+            id=id(self),
+            uid=self.uid,
+            instance_id=self.instance_id,
+            is_presence_only=self.is_presence_only,
+            token=self.token,
+            seat=self.seat,
+            lease_until=self.until,
+        )
 
 
 @dataclass
@@ -119,8 +154,14 @@ class World:
     last: dict[int, int] = field(default_factory=dict)  # mesh -> its last history id
     used: dict[tuple[int, str], Used] = field(default_factory=dict)  # sender and client message id
     kept: dict[tuple[int, int], Kept] = field(default_factory=dict)  # mesh and history id
+    read_at: dict[int, int] = field(default_factory=dict)  # member -> when it last marked something as read
+    # who is there
+    stays: list[Stay] = field(default_factory=list)  # in the order in which they began
+    comings: list[PresenceEvent] = field(default_factory=list)  # and goings, of all meshes
+    seqs: dict[int, int] = field(default_factory=dict)  # mesh -> the number of the last of them
     # the brokers
     seed: bytes | None = None
+    resume_seeds: list[bytes] = field(default_factory=list)
     epoch: int = 0
     chairs: list[Chair] = field(default_factory=list)  # the newest last
     tokens: int = 0
@@ -128,6 +169,7 @@ class World:
     brokers_ever: int = 0
     listeners: dict[int, tuple[Callable[[Bulletin], None], Callable[[], None]]] = field(default_factory=dict)
     lease_now: Callable[[], int] = lambda: 0  # ms during which a broker ran
+    wall_now: Callable[[], int] = lambda: 0
     lease_kept: int = 0  # where that stood when a broker last said that it lives
 
     def check_in_force(self, sender: Sender) -> None:
@@ -135,6 +177,10 @@ class World:
         member = self.members.get(sender.member_id)
         if member is None or member.mesh_id != sender.mesh_id or member.revoked_at is not None:
             raise Revoked
+
+    def open_stays(self) -> list[Stay]:
+        """Return the leases that have not ended."""
+        return [stay for stay in self.stays if stay.ended_at is None]
 
     def of_mesh(self, mesh_id: int) -> list[Kept]:
         """Return what is kept of a mesh, in the order of its history."""

@@ -6,7 +6,9 @@ receipts     how far a message came
 directory    meshes, members, invites
 topics work  destinations; the leases of work queues
 upkeep       the broker's key, epochs, retention, the orphan check
+brokers      which brokers run on the database
 seats        which connection of which broker gets what waits for a key
+presence     leases that outlive their sockets
 bus notices  what brokers tell each other
 writers      the order in which the writes of one mesh are applied
 """
@@ -22,9 +24,11 @@ import asyncpg
 from claudemesh.broker.events import EpochBegan
 from claudemesh.broker.model import Delivery
 from claudemesh.broker.stores.postgres.accept import PostgresAcceptStore
+from claudemesh.broker.stores.postgres.brokers import LivingBroker
 from claudemesh.broker.stores.postgres.bus import PostgresBus
 from claudemesh.broker.stores.postgres.deliveries import PostgresDeliveryStore
 from claudemesh.broker.stores.postgres.directory import PostgresDirectoryStore
+from claudemesh.broker.stores.postgres.presence import PostgresPresenceStore
 from claudemesh.broker.stores.postgres.receipts import PostgresReceiptStore
 from claudemesh.broker.stores.postgres.seats import PostgresSeatStore
 from claudemesh.broker.stores.postgres.topics import PostgresTopicStore
@@ -33,6 +37,7 @@ from claudemesh.broker.stores.postgres.work import PostgresWorkStore
 from claudemesh.broker.stores.postgres.writers import MeshWriters
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import ConfigError, MeshError
+from claudemesh.kernel.rhythm import LEASE_TTL_MS
 from claudemesh.runtime.observe import Observer
 from claudemesh.storage.migrate import load_migrations
 from claudemesh.storage.postgres import Database, Endpoint, Schema
@@ -54,7 +59,9 @@ class PostgresStores:
     work: PostgresWorkStore
     upkeep: PostgresUpkeepStore
     seats: PostgresSeatStore
+    presence: PostgresPresenceStore
     bus: PostgresBus
+    broker: LivingBroker
 
     @classmethod
     async def open(  # noqa: PLR0913  its parts, by name
@@ -66,11 +73,13 @@ class PostgresStores:
         render: Callable[[Delivery], bytes],
         observer: Observer | None = None,
         pool_max: int = POOL_MAX,
+        lease_ttl_ms: int = LEASE_TTL_MS,
     ) -> Self:
         """Connect, bring the schema up to date and join the brokers that run on it."""
         database = await _open_database(dsn, pool_max)
         writers = MeshWriters(database)
         bus = PostgresBus(database)
+        broker = LivingBroker(database, clock, bus.note_others)
         deliveries = PostgresDeliveryStore(database, render)
 
         def moved(epoch: int | None) -> None:
@@ -87,13 +96,15 @@ class PostgresStores:
             PostgresTopicStore(database, writers),
             PostgresWorkStore(database, writers),
             PostgresUpkeepStore(database, clock, moved),
-            PostgresSeatStore(database, clock, bus.note_others),
+            PostgresSeatStore(database, broker, mint, lease_ttl_ms),
+            PostgresPresenceStore(database, lease_ttl_ms),
             bus,
+            broker,
         )
         try:
             await database.greet_with(stores.upkeep.recognise_server)
-            await stores.seats.register()
-            await bus.begin(str(stores.seats.broker_id))
+            await broker.register()
+            await bus.begin(str(broker.id))
         except BaseException:
             await database.aclose()
             raise
@@ -102,7 +113,7 @@ class PostgresStores:
     async def aclose(self) -> None:
         """Leave the brokers and the database. May be called twice."""
         with suppress(MeshError):  # else its lease runs out
-            await self.seats.aclose()
+            await self.broker.aclose()
         await self.bus.aclose()
         await self.database.aclose()
 

@@ -14,6 +14,7 @@ from typing import Final
 from claudemesh.broker.model import Bulletin
 from claudemesh.broker.stores.postgres.notices import Gathered, Hello, Missed, Notice, parse, render
 from claudemesh.kernel.errors import MeshError
+from claudemesh.runtime.dice import roll
 from claudemesh.runtime.tokens import fresh_token
 from claudemesh.storage.postgres import Connection, Database
 from claudemesh.storage.postgres.connection import bounded, connect
@@ -90,7 +91,7 @@ class PostgresBus:
             except Exception:  # noqa: BLE001  whatever it was: without this task no hint would leave any more
                 self._gathered.miss()
                 self._bell.set()
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(pause_s * (1 + roll()) / 2)
                 pause_s = min(2 * pause_s, longest_s)
 
     async def _flush(self) -> None:
@@ -114,7 +115,7 @@ class PostgresBus:
                     await self._attend(connection)
                 finally:
                     connection.terminate()
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(pause_s * (1 + roll()) / 2)
             pause_s = min(2 * pause_s, longest_s)
 
     async def _attend(self, connection: Connection) -> None:

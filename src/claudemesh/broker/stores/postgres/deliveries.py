@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
-from claudemesh.broker.model import Delivery, Moved, Page, Parcel, Seat, Sender
-from claudemesh.broker.policy import ATTEMPTS_MAX
+from claudemesh.broker.model import Backlog, Delivery, Moved, Page, Parcel, Seat, Sender
+from claudemesh.broker.policy import ATTEMPTS_MAX, UNREAD_MAX
 from claudemesh.broker.stores.rendered import Rendered, cut, to_page
 from claudemesh.storage.postgres import Connection, Database
 from claudemesh.storage.postgres.database import column
@@ -66,6 +66,10 @@ class PostgresDeliveryStore:
 
     async def depth(self) -> int:
         return int((await self._database.fetch(_SQL["depth"], DEPTH_MAX))[0][0])
+
+    async def backlogs(self, mesh_id: int) -> dict[int, Backlog]:
+        rows = await self._database.fetch(_SQL["backlogs"], mesh_id, UNREAD_MAX)
+        return {member_id: Backlog(*counted) for member_id, *counted in rows}
 
     async def _parcels(self, mesh_id: int, history_ids: Sequence[int]) -> list[Parcel]:
         """Return the parcels of those messages that are stored, in the order asked for."""

@@ -1,15 +1,19 @@
 -- name: open
 -- What waits for a seat's member, in order, and whether it is the seat's: nothing unless the seat is the newest of its
--- key. A session gets what names it, the member's own all but what names a session that has a seat.
+-- key. A session gets what names it, the member's own all but what names a session that is there and gets it itself,
+-- if not now then on its return.
 SELECT d.history_id, CASE $2::text
     WHEN '' THEN d.to_session IS NULL OR d.to_session <> ALL (ARRAY(
-      SELECT session_pubkey FROM mesh.seat WHERE member_id = $1
+      SELECT session_pubkey FROM mesh.presence
+      WHERE member_id = $1 AND disconnected_at IS NULL AND NOT presence_only
     ))
     ELSE d.to_session IS NOT NULL AND d.to_session = $2 COLLATE "C"
   END
 FROM mesh.delivery_queue AS d
 WHERE d.recipient_id = $1 AND d.history_id > $4 AND d.delivered_at IS NULL AND d.dead_at IS NULL
-  AND $3::bigint = (SELECT max(token) FROM mesh.seat WHERE member_id = $1 AND session_pubkey = $2 COLLATE "C")
+  AND $3::bigint = (
+    SELECT max(token) FROM mesh.seat WHERE member_id = $1 AND session_pubkey = $2 COLLATE "C" AND NOT presence_only
+  )
 ORDER BY d.history_id LIMIT $5
 
 -- name: messages
@@ -52,7 +56,9 @@ WITH due AS MATERIALIZED (
   FROM unnest($4::bigint[]) AS a (history_id)
   JOIN mesh.delivery_queue AS d ON d.mesh_id = $1 AND d.history_id = a.history_id AND d.recipient_id = $2
   WHERE d.delivered_at IS NULL AND d.dead_at IS NULL
-    AND $5::bigint = (SELECT max(token) FROM mesh.seat WHERE member_id = $2 AND session_pubkey = $3 COLLATE "C")
+    AND $5::bigint = (
+      SELECT max(token) FROM mesh.seat WHERE member_id = $2 AND session_pubkey = $3 COLLATE "C" AND NOT presence_only
+    )
   ORDER BY d.mesh_id, d.history_id, d.recipient_id
   FOR NO KEY UPDATE OF d
 )
@@ -77,6 +83,9 @@ WITH found AS MATERIALIZED (
   UPDATE mesh.delivery_queue AS d SET read_at = $4 FROM found AS f
   WHERE d.mesh_id = f.mesh_id AND d.history_id = f.history_id AND d.recipient_id = f.recipient_id
     AND f.read_at IS NULL
+), reader AS (
+  UPDATE mesh.member SET last_read_at = $4
+  WHERE id = $2 AND EXISTS (SELECT 1 FROM found) AND (last_read_at IS NULL OR last_read_at < $4)
 )
 SELECT sender_id, client_message_id FROM found
 
@@ -86,3 +95,22 @@ SELECT count(*) FROM (
   SELECT 1 FROM mesh.delivery_queue WHERE delivered_at IS NULL AND dead_at IS NULL AND recipient_id > 0
   ORDER BY recipient_id, history_id LIMIT $1
 ) AS waiting
+
+-- name: backlogs
+-- Of each member of a mesh what waits for it and how much its inbox holds that it has not marked as read, both counted
+-- up to a bound, and when it last marked something.
+SELECT m.id, (
+  SELECT count(*) FROM (
+    SELECT 1 FROM mesh.delivery_queue AS d
+    WHERE d.recipient_id = m.id AND d.delivered_at IS NULL AND d.dead_at IS NULL
+    LIMIT $2
+  ) AS waiting
+), (
+  SELECT count(*) FROM (
+    SELECT 1 FROM mesh.delivery_queue AS d
+    WHERE d.recipient_id = m.id AND d.delivered_at IS NOT NULL AND d.read_at IS NULL AND d.acted_at IS NULL
+      AND d.dead_at IS NULL
+    LIMIT $2
+  ) AS unread
+), m.last_read_at
+FROM mesh.member AS m WHERE m.mesh_id = $1 AND m.revoked_at IS NULL

@@ -51,13 +51,6 @@ class PostgresDirectoryStore:
         known = {*column(await self._database.fetch(_SQL["known_keys"], mesh_id, pubkeys))}
         return [key for key in pubkeys if key in known]
 
-    async def remember_session(self, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
-        row = (sender.mesh_id, session_pubkey, sender.member_id, "session", now_ms)
-        if await self._database.fetch(_SQL["add_key"], *row):
-            return True
-        holders = await self._database.fetch(_SQL["key_holder"], sender.mesh_id, session_pubkey)
-        return column(holders) == [sender.member_id]
-
     async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
         asked = MemberChange(actor, key_or_name, None, now_ms)
         return await self._writers.of(actor.mesh_id).submit(_change_members, asked)
@@ -184,3 +177,11 @@ async def _find_member(connection: Connection, mesh_id: int, key_or_name: str) -
 
 async def _by_id(connection: Connection, member_id: int) -> Member:
     return to_member((await connection.fetch(_SQL["member_by_id"], member_id))[0])
+
+
+async def remember_session(connection: Connection, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
+    """Note a session's key for its member; False if it is already somebody else's."""
+    row = (sender.mesh_id, session_pubkey, sender.member_id, "session", now_ms)
+    if await connection.fetch(_SQL["add_key"], *row):
+        return True
+    return column(await connection.fetch(_SQL["key_holder"], sender.mesh_id, session_pubkey)) == [sender.member_id]

@@ -8,6 +8,7 @@ import msgspec
 from claudemesh.broker.model import (
     Announced,
     Budgeted,
+    Dismissed,
     Expelled,
     Hinted,
     Rewound,
@@ -27,7 +28,7 @@ class Missed(msgspec.Struct, frozen=True, tag="missed"):
     """Something was not told: look at everything once."""
 
 
-Notice = Woken | Hinted | Rewound | Unseated | Announced | Expelled | Budgeted | Hello | Missed
+Notice = Woken | Hinted | Rewound | Unseated | Dismissed | Announced | Expelled | Budgeted | Hello | Missed
 
 
 class Notification(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from claudemesh.broker.model import PlanPage, PlanSwept, SweepPage, Swept, Violation
 from claudemesh.broker.policy import EPOCH_SKIP, judge_plan, plan_events, plan_pruned
+from claudemesh.broker.presence.policy import derive_seeds
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.storage.postgres import Connection, Database
@@ -24,6 +25,7 @@ CHECK_S: Final = 1800  # it reads everything
 _PARTS: Final = ("message_history", "message", "delivery_queue", "queue_lease", "queue")
 
 _SEED, _SERVER, _EPOCH, _SWEEP = "broker_seed", "server", "epoch", "dedupe_sweep_position"
+_RESUME_SEEDS = "resume_seeds"
 
 
 class PostgresUpkeepStore:
@@ -37,6 +39,14 @@ class PostgresUpkeepStore:
     async def broker_seed(self, fresh: bytes) -> bytes:
         await self._database.fetch(_SQL["offer_state"], _SEED, fresh)
         return bytes((await self._database.fetch(_SQL["state"], _SEED))[0][0])
+
+    async def resume_seeds(self, fresh: bytes) -> list[bytes]:
+        await self._database.fetch(_SQL["offer_state"], _RESUME_SEEDS, fresh)
+        kept = bytes((await self._database.fetch(_SQL["state"], _RESUME_SEEDS))[0][0])
+        return derive_seeds(kept, fresh, rotates=False)
+
+    async def rotate_resume_seed(self, fresh: bytes) -> list[bytes]:
+        return await self._database.transact(lambda connection: _rotate_resume_seed(connection, fresh))
 
     async def check(self) -> list[Violation]:
         return await self._database.transact(_check, CHECK_S)
@@ -89,6 +99,13 @@ async def _hold(connection: Connection, name: str, initial: bytes) -> bytes:
     return bytes(await connection.fetchval(_SQL["hold_state"], name))
 
 
+async def _rotate_resume_seed(connection: Connection, fresh: bytes) -> list[bytes]:
+    kept = await _hold(connection, _RESUME_SEEDS, b"")
+    seeds = derive_seeds(kept, fresh, rotates=True)
+    await connection.execute(_SQL["set_state"], _RESUME_SEEDS, b"".join(seeds))
+    return seeds
+
+
 # --- epochs ----------------------------------------------------------------------------------------
 
 
@@ -112,6 +129,7 @@ async def _begin_epoch(connection: Connection, now_ms: int) -> int:
     await connection.execute(_SQL["set_state"], _EPOCH, str(epoch).encode())
     await connection.fetch(_SQL["hold_counters"])
     await connection.execute(_SQL["jump"], EPOCH_SKIP, epoch, now_ms)
+    await connection.execute(_SQL["void_tokens"])  # one that was used since the backup would be good again
     return epoch
 
 

@@ -31,6 +31,13 @@ WITH moved AS (
 INSERT INTO mesh.history_jump (mesh_id, after_history_id, skipped, epoch, begun_at)
 SELECT mesh_id, history_id, $1, $2, $3 FROM moved
 
+-- name: void_tokens
+-- No resume token that was given out before is good any more: it would have to match exactly.
+WITH held AS MATERIALIZED (
+  SELECT id FROM mesh.presence WHERE disconnected_at IS NULL ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE mesh.presence AS p SET token = p.token + 1048576 FROM held WHERE p.id = held.id
+
 -- name: meshes
 -- Where there may be something to sweep.
 SELECT id FROM mesh.mesh ORDER BY id

@@ -8,12 +8,12 @@ from itertools import islice
 import apsw
 import orjson
 
-from claudemesh.broker.model import Delivery, Moved, Page, Parcel, Seat, Sender
-from claudemesh.broker.policy import ATTEMPTS_MAX
+from claudemesh.broker.model import Backlog, Delivery, Moved, Page, Parcel, Seat, Sender
+from claudemesh.broker.policy import ATTEMPTS_MAX, UNREAD_MAX
 from claudemesh.broker.stores.rendered import Rendered, cut
 from claudemesh.broker.stores.sqlite.blocks import BLOCK, from_block, to_blocks
+from claudemesh.broker.stores.sqlite.chairs import Chairs
 from claudemesh.broker.stores.sqlite.rows import fetch, fetch_one, run
-from claudemesh.broker.stores.sqlite.seats import SqliteSeatStore
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
 
@@ -41,9 +41,9 @@ class _Read:
 
 
 class SqliteDeliveryStore:
-    def __init__(self, database: Database, seats: SqliteSeatStore, render: Callable[[Delivery], bytes]) -> None:
+    def __init__(self, database: Database, chairs: Chairs, render: Callable[[Delivery], bytes]) -> None:
         self._database = database
-        self._seats = seats
+        self._chairs = chairs
         self._rendered = Rendered(render)
 
     def prime(self, mesh_id: int, parcels: Sequence[Parcel]) -> None:
@@ -56,9 +56,9 @@ class SqliteDeliveryStore:
 
         found = await self._database.read(read)
         # Asked after the read, without a pause to the caller's push: nobody can have come between.
-        if not found or not self._seats.is_held(seat):
+        if not found or not self._chairs.is_held(seat):
             return Page([], after_history_id)
-        return Page([one for one in found if self._seats.gets(seat, one.to_session)], found[-1].history_id)
+        return Page([one for one in found if self._chairs.gets(seat, one.to_session)], found[-1].history_id)
 
     async def replay(
         self, recipient: Sender, after_history_id: int, count_max: int, bytes_max: int
@@ -74,7 +74,7 @@ class SqliteDeliveryStore:
         await self._database.write(_ack, _Marks(recipient, tuple(history_ids), now_ms))
 
     async def count_attempts(self, seat: Seat, history_ids: Sequence[int], now_ms: int) -> list[int]:
-        if not self._seats.is_held(seat):
+        if not self._chairs.is_held(seat):
             return []
         return await self._database.write(_count_attempts, _Marks(seat.sender, tuple(history_ids), now_ms))
 
@@ -84,6 +84,9 @@ class SqliteDeliveryStore:
     async def depth(self) -> int:
         return await self._database.read(_depth)
 
+    async def backlogs(self, mesh_id: int) -> dict[int, Backlog]:
+        return await self._database.read(lambda connection: _backlogs(connection, mesh_id))
+
     def _parcels(self, connection: apsw.Connection, mesh_id: int, history_ids: Sequence[int]) -> list[Parcel]:
         """Return those of the messages that are stored, in the order asked for."""
         found = self._rendered.find(mesh_id, history_ids)
@@ -92,6 +95,16 @@ class SqliteDeliveryStore:
             rows = fetch(connection, _SQL["messages"], (mesh_id, orjson.dumps(missing).decode()))
             found |= self._rendered.add(mesh_id, rows)
         return [found[id_] for id_ in history_ids if id_ in found]
+
+
+def _backlogs(connection: apsw.Connection, mesh_id: int) -> dict[int, Backlog]:
+    waiting: dict[int, int] = {}
+    for member_id, bits in fetch(connection, _SQL["open_of_mesh"], (mesh_id,)):
+        waiting[member_id] = waiting.get(member_id, 0) + bits.bit_count()
+    rows = fetch(connection, _SQL["readers"], (mesh_id, UNREAD_MAX))
+    return {
+        member_id: Backlog(min(waiting.get(member_id, 0), UNREAD_MAX), unread, at) for member_id, unread, at in rows
+    }
 
 
 def _open_ids(connection: apsw.Connection, member_id: int, after: int, count_max: int) -> list[int]:
@@ -148,6 +161,8 @@ def _mark_one(connection: apsw.Connection, mark: _Read) -> list[Moved]:
             history_id, sender_id, client_message_id = found
             if run(connection, _SQL["mark_read"], (mesh_id, history_id, member_id, mark.now_ms)):
                 moved.append(Moved(sender_id, client_message_id))
+    if moved:
+        connection.execute(_SQL["note_reading"], (member_id, mark.now_ms))
     return moved
 
 

@@ -53,6 +53,26 @@ SELECT history_id, sender_id, client_message_id FROM message_history WHERE broke
 -- All that waits, of all members.
 SELECT bits FROM delivery_open
 
+-- name: note_reading
+-- The member marked something as read.
+UPDATE member SET last_read_at = max(coalesce(last_read_at, 0), ?2) WHERE id = ?1
+
+-- name: readers
+-- The members of a mesh, how much each has not marked as read (counted up to a bound), and when it last did.
+SELECT m.id, (
+  SELECT count(*) FROM (
+    SELECT 1 FROM delivery_queue AS d
+    WHERE d.recipient_id = m.id AND d.delivered_at IS NOT NULL AND d.read_at IS NULL AND d.acted_at IS NULL
+      AND d.dead_at IS NULL
+    LIMIT ?2
+  )
+), m.last_read_at
+FROM member AS m WHERE m.mesh_id = ?1 AND m.revoked_at IS NULL
+
+-- name: open_of_mesh
+-- What waits for the members of a mesh.
+SELECT o.recipient_id, o.bits FROM member AS m JOIN delivery_open AS o ON o.recipient_id = m.id WHERE m.mesh_id = ?1
+
 -- name: delivered
 -- What a member's inbox has acknowledged, for one that lost it.
 SELECT history_id FROM delivery_queue

@@ -32,13 +32,6 @@ class _About:
     about: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Session:
-    sender: Sender
-    pubkey: str
-    now_ms: int
-
-
 class SqliteDirectoryStore:
     def __init__(self, database: Database, unseat: Callable[[int], None]) -> None:
         """Call `unseat` for a member that was revoked."""
@@ -68,9 +61,6 @@ class SqliteDirectoryStore:
             return [key for key in pubkeys if fetch(connection, _SQL["leads_to_member"], (mesh_id, key))]
 
         return await self._database.read(read)
-
-    async def remember_session(self, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
-        return await self._database.write(_remember_sessions, _Session(sender, session_pubkey, now_ms))
 
     async def revoke(self, actor: Sender, key_or_name: str, now_ms: int) -> Member:
         member = await self._database.write(_change_members, MemberChange(actor, key_or_name, None, now_ms))
@@ -146,16 +136,13 @@ def _add_member(connection: apsw.Connection, mesh_id: int, newcomer: Newcomer, r
     return newcomer.become_member(member_id, mesh_id, role)
 
 
-def _remember_sessions(connection: apsw.Connection, sessions: Sequence[_Session]) -> list[bool]:
-    outcomes = []
-    for session in sessions:
-        mesh_id, member_id = session.sender.mesh_id, session.sender.member_id
-        holders = fetch(connection, _SQL["key_holder"], (mesh_id, session.pubkey))
-        if not holders:
-            row = (mesh_id, session.pubkey, member_id, "session", session.now_ms)
-            connection.execute(_SQL["add_key"], row)
-        outcomes.append(not holders or holders[0][0] == member_id)
-    return outcomes
+def remember_session(connection: apsw.Connection, sender: Sender, session_pubkey: str, now_ms: int) -> bool:
+    """Note a session's key for its member; False if it is already somebody else's."""
+    holders = fetch(connection, _SQL["key_holder"], (sender.mesh_id, session_pubkey))
+    if not holders:
+        row = (sender.mesh_id, session_pubkey, sender.member_id, "session", now_ms)
+        connection.execute(_SQL["add_key"], row)
+    return not holders or bool(holders[0][0] == sender.member_id)
 
 
 def _change_members(connection: apsw.Connection, asked: Sequence[MemberChange]) -> list[Member | MeshError]:

@@ -1,66 +1,67 @@
-"""Who gets what waits for a key. In memory: the file has one broker at a time, and the seats end with it."""
+"""Who gets what waits for a key, and the lease that shows it is there."""
 
-from collections.abc import Collection
-from itertools import count
+from collections.abc import Callable, Collection
 
-from claudemesh.broker.model import Beat, Bulletin, Identity, Seat, Seated
-from claudemesh.broker.stores.sqlite.directory import judge_in_force
+from claudemesh.broker.model import Beat, Bulletin, Seat
+from claudemesh.broker.presence.model import Arrival, Departure, Seated
+from claudemesh.broker.presence.policy import is_left_to_member
+from claudemesh.broker.stores.sqlite import presence
+from claudemesh.broker.stores.sqlite.chairs import Chairs
 from claudemesh.broker.stores.sqlite.leaseclock import LeaseClock
+from claudemesh.broker.stores.sqlite.presence import Took
 from claudemesh.storage.sqlite import Database
-
-_Key = tuple[int, str | None]  # member, and the session's key if it is a session's
 
 
 class SqliteSeatStore:
-    def __init__(self, database: Database, leases: LeaseClock) -> None:
+    def __init__(
+        self, database: Database, leases: LeaseClock, chairs: Chairs, mint: Callable[[], str], lease_ttl_ms: int
+    ) -> None:
         self._database = database
         self._leases = leases
-        self._tokens = count(1)
-        self._seats: dict[_Key, dict[int, Seat]] = {}  # of each key by token, the oldest first
+        self._chairs = chairs
+        self._mint = mint
+        self._ttl_ms = lease_ttl_ms
 
-    async def take(self, identity: Identity) -> Seated:
-        refusal = await self._database.read(lambda connection: judge_in_force(connection, identity.sender))
-        if refusal is not None:
-            raise refusal
+    async def start(self) -> None:
+        await self._database.write(presence.orphan, presence.Orphan(self._leases.stamp(), self._ttl_ms))
+
+    async def take(self, arrival: Arrival) -> Seated:
+        identity = arrival.identity
+        seat = Seat(identity.sender, identity.session_pubkey, self._chairs.next_token())
+        asked = presence.Take(arrival, seat.token, self._mint(), self._leases.stamp(), self._ttl_ms)
+        took: presence.Taken = await self._database.write(presence.take, asked)
+        if not isinstance(took, Took):
+            raise took
         # Without a pause from here to the caller: the hub learns of connections in the order of their tokens.
-        seat = Seat(identity.sender, identity.session_pubkey, next(self._tokens))
-        self._seats.setdefault(_key(seat), {})[seat.token] = seat
-        return Seated(seat)
+        attach = took.attach
+        self._chairs.take_away(one.token for one in attach.displaced)
+        bereft = {*presence.forget(self._chairs, took.changed)}
+        if is_left_to_member(attach, arrival):
+            bereft.add(identity.member.id)
+        self._chairs.give(seat, took.uid, presence_only=identity.is_presence_only)
+        return Seated(
+            seat=seat,
+            presence_uid=took.uid,
+            lease_token=attach.lease.token,
+            is_resumed=attach.resumed,
+            displaced=attach.displaced,
+            met=attach.met,
+            events=took.changed.events,
+            bereft=sorted(bereft),
+        )
 
-    async def leave(self, tokens: Collection[int]) -> list[int]:
-        seats = [seat for standing in self._seats.values() for seat in standing.values() if seat.token in tokens]
-        for seat in seats:
-            standing = self._seats[_key(seat)]
-            del standing[seat.token]
-            if not standing:
-                del self._seats[_key(seat)]
+    async def leave(self, departures: Collection[Departure]) -> list[int]:
+        leaving = presence.Leave(tuple(departures), self._leases.stamp(), self._ttl_ms)
+        await self._database.write(presence.leave, leaving)
+        seats = self._chairs.take_away(departure.seat for departure in departures)
         return [seat.sender.member_id for seat in seats]
 
-    def unseat(self, member_id: int) -> None:
-        """Take all seats of a member away."""
-        for key in [key for key in self._seats if key[0] == member_id]:
-            del self._seats[key]
-
     async def standing(self) -> set[int]:
-        return {token for standing in self._seats.values() for token in standing}
-
-    async def present(self, mesh_id: int) -> set[int]:
-        seats = (seat for standing in self._seats.values() for seat in standing.values())
-        return {seat.sender.member_id for seat in seats if seat.sender.mesh_id == mesh_id}
+        return self._chairs.tokens()
 
     async def beat(self) -> Beat:
         await self._leases.keep()
         return Beat(is_keeper=True)
-
-    def is_held(self, seat: Seat) -> bool:
-        """Say whether it is the newest of its key."""
-        return next(reversed(self._seats.get(_key(seat), {})), None) == seat.token
-
-    def gets(self, seat: Seat, to_session: str | None) -> bool:
-        """Say whether what names this session, or none, is for this seat."""
-        if seat.session_pubkey is not None:
-            return to_session == seat.session_pubkey
-        return to_session is None or (seat.sender.member_id, to_session) not in self._seats
 
 
 class AloneBus:
@@ -71,7 +72,3 @@ class AloneBus:
     def publish(self, bulletin: Bulletin) -> None: ...
 
     def listen(self, *_listeners: object) -> None: ...
-
-
-def _key(seat: Seat) -> _Key:
-    return seat.sender.member_id, seat.session_pubkey

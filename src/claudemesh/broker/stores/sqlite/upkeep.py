@@ -12,8 +12,10 @@ from msgspec.structs import replace
 
 from claudemesh.broker.model import PlanPage, PlanSwept, SweepPage, Swept, Violation
 from claudemesh.broker.policy import EPOCH_SKIP, judge_plan, plan_events, plan_pruned
+from claudemesh.broker.presence.policy import derive_seeds
 from claudemesh.broker.stores.sqlite.blocks import BLOCK
 from claudemesh.broker.stores.sqlite.deliveries import close
+from claudemesh.broker.stores.sqlite.presence import void_tokens
 from claudemesh.broker.stores.sqlite.rows import Row, fetch, fetch_one, run
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database
@@ -55,6 +57,12 @@ class SqliteUpkeepStore:
     async def check(self) -> list[Violation]:
         return await self._database.read(check)
 
+    async def resume_seeds(self, fresh: bytes) -> list[bytes]:
+        return await self._database.write(_resume_seeds, (fresh, False))
+
+    async def rotate_resume_seed(self, fresh: bytes) -> list[bytes]:
+        return await self._database.write(_resume_seeds, (fresh, True))
+
     async def begin_epoch(self, now_ms: int) -> int:
         return await self._database.write(_begin_epochs, now_ms)
 
@@ -82,6 +90,16 @@ def _seed(connection: apsw.Connection, offers: Sequence[bytes]) -> list[bytes]:
     return outcomes
 
 
+def _resume_seeds(connection: apsw.Connection, offers: Sequence[tuple[bytes, bool]]) -> list[list[bytes]]:
+    outcomes = []
+    for fresh, rotates in offers:
+        found = fetch_one(connection, _SQL["resume_seeds"])
+        seeds = derive_seeds(bytes(found[0]) if found else b"", fresh, rotates=rotates)
+        connection.execute(_SQL["keep_resume_seeds"], (b"".join(seeds),))
+        outcomes.append(seeds)
+    return outcomes
+
+
 def _begin_epochs(connection: apsw.Connection, instants: Sequence[int]) -> list[int]:
     outcomes = []
     for now_ms in instants:
@@ -90,6 +108,7 @@ def _begin_epochs(connection: apsw.Connection, instants: Sequence[int]) -> list[
         connection.execute(_SQL["keep_epoch"], (str(epoch).encode(),))
         connection.execute(_SQL["note_jumps"], (EPOCH_SKIP, epoch, now_ms))
         connection.execute(_SQL["jump"], (EPOCH_SKIP,))
+        void_tokens(connection)  # one that was used since the backup would be good again
         outcomes.append(epoch)
     return outcomes
 

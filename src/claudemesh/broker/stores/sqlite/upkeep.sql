@@ -6,6 +6,15 @@ INSERT INTO broker_state (name, value) VALUES ('broker_seed', ?1) ON CONFLICT DO
 -- The one in force.
 SELECT value FROM broker_state WHERE name = 'broker_seed'
 
+-- name: resume_seeds
+-- The keys of resume tokens, one after the other, the one in force first.
+SELECT value FROM broker_state WHERE name = 'resume_seeds'
+
+-- name: keep_resume_seeds
+-- These from now on.
+INSERT INTO broker_state (name, value) VALUES ('resume_seeds', ?1)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
 -- name: epoch
 -- The number of the last epoch that began.
 SELECT CAST(value AS TEXT) FROM broker_state WHERE name = 'epoch'

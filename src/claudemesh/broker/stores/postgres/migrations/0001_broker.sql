@@ -57,6 +57,7 @@ CREATE TABLE mesh.member (
   about text NOT NULL DEFAULT '', -- what the member says of itself
   joined_at bigint NOT NULL,
   revoked_at bigint,
+  last_read_at bigint, -- when it last marked a message as read
   UNIQUE (mesh_id, pubkey),
   UNIQUE (mesh_id, name_folded) -- for good: what a revoked member sent must not look like somebody else's
 );
@@ -291,19 +292,17 @@ CREATE TABLE mesh.broker (
   expires_at bigint NOT NULL -- the server's time
 );
 
--- Which connection gets what waits for a key: of one key the seat with the greatest token. A seat is its broker's,
--- and goes with it. `session_pubkey` is '' for the member's own connection.
+-- Which connection gets what waits for a key: of one key the seat with the greatest token, of those that get anything
+-- at all. A seat is its broker's, and goes with it. `session_pubkey` is '' for the member's own connection.
 CREATE TABLE mesh.seat (
   token bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   broker_id bigint NOT NULL REFERENCES mesh.broker (id) ON DELETE CASCADE,
-  mesh_id bigint NOT NULL,
   member_id bigint NOT NULL,
   session_pubkey text COLLATE "C" NOT NULL,
-  instance_id text NOT NULL
+  presence_only boolean NOT NULL
 );
 
 CREATE INDEX seat_key ON mesh.seat (member_id, session_pubkey, token);
-CREATE INDEX seat_mesh ON mesh.seat (mesh_id);
 CREATE INDEX seat_broker ON mesh.seat (broker_id);
 
 -- The one of the brokers that does what has to be done once: sweeps, checks, leases that ran out.
@@ -312,6 +311,76 @@ CREATE TABLE mesh.keeper (
   broker_id bigint NOT NULL,
   expires_at bigint NOT NULL -- the server's time
 );
+
+-- --- presence ---
+
+-- A lease: somebody is there, whatever socket carries it. Under a key that '' stands for the member's own. While a
+-- seat carries it there is no instant at which it ends, as long as the seat's broker lives; without one it ends at
+-- `lease_until`. Instants are the server's. An ended one stays as a record. `info` is what a session says of itself, and
+-- goes with it. Whoever begins or ends leases of a member holds the member's row.
+CREATE TABLE mesh.presence (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  uid text COLLATE "C" NOT NULL UNIQUE,
+  mesh_id bigint NOT NULL,
+  member_id bigint NOT NULL,
+  session_pubkey text COLLATE "C" NOT NULL,
+  instance_id text COLLATE "C" NOT NULL,
+  presence_only boolean NOT NULL,
+  token bigint NOT NULL CHECK (token > 0),
+  seat bigint,
+  broker_id bigint, -- that gave the seat
+  lease_until bigint,
+  info text NOT NULL,
+  connected_at bigint NOT NULL,
+  disconnected_at bigint,
+  CHECK (seat IS NULL OR disconnected_at IS NULL),
+  CHECK ((seat IS NULL) = (broker_id IS NULL)),
+  CHECK (disconnected_at IS NOT NULL OR (seat IS NULL) = (lease_until IS NOT NULL))
+);
+
+CREATE UNIQUE INDEX presence_open ON mesh.presence (member_id, session_pubkey, instance_id)
+WHERE disconnected_at IS NULL;
+CREATE INDEX presence_mesh ON mesh.presence (mesh_id, id) WHERE disconnected_at IS NULL;
+CREATE UNIQUE INDEX presence_seat ON mesh.presence (seat) WHERE seat IS NOT NULL;
+CREATE INDEX presence_broker ON mesh.presence (broker_id) WHERE broker_id IS NOT NULL;
+CREATE INDEX presence_due ON mesh.presence (lease_until) WHERE disconnected_at IS NULL AND lease_until IS NOT NULL;
+CREATE INDEX presence_ended ON mesh.presence (disconnected_at) WHERE disconnected_at IS NOT NULL;
+
+-- When a broker last looked whose lease has run out, by the server's clock. For as long as none did, no time has passed
+-- for a lease without a socket: its holder had nobody to return to.
+CREATE TABLE mesh.presence_clock (
+  only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+  looked_at bigint NOT NULL
+) WITH (fillfactor = 10); -- updated all the time
+
+-- The number of the last one in a mesh who came or went: gapless, as committed. Taken last in a transaction, of several
+-- meshes in their order.
+CREATE TABLE mesh.presence_counter (
+  mesh_id bigint PRIMARY KEY,
+  seq bigint NOT NULL
+) WITH (fillfactor = 10);
+
+-- What happened to leases, in its order. Who came and who went has a `seq`, and is announced; the rest is for who
+-- looks into it later. `at` is the server's time.
+CREATE TABLE mesh.presence_event (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  mesh_id bigint NOT NULL,
+  member_id bigint NOT NULL,
+  session_pubkey text COLLATE "C" NOT NULL,
+  presence_uid text COLLATE "C" NOT NULL,
+  what text NOT NULL CHECK (what IN ('joined', 'left', 'begun', 'ended', 'offline', 'online', 'swapped')),
+  at bigint NOT NULL,
+  because text,
+  seq bigint,
+  commit_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  CHECK ((seq IS NOT NULL) = (what IN ('joined', 'left')))
+);
+
+CREATE UNIQUE INDEX presence_event_seq ON mesh.presence_event (mesh_id, seq) WHERE seq IS NOT NULL;
+
+-- What an inbox holds and nobody has marked as read.
+CREATE INDEX delivery_unread ON mesh.delivery_queue (recipient_id)
+WHERE delivered_at IS NOT NULL AND read_at IS NULL AND acted_at IS NULL AND dead_at IS NULL;
 
 -- --- retention ---
 
@@ -342,4 +411,5 @@ CREATE INDEX delivery_queue_commit ON mesh.delivery_queue (commit_xid);
 CREATE INDEX mention_index_commit ON mesh.mention_index (commit_xid);
 CREATE INDEX queue_lease_commit ON mesh.queue_lease (commit_xid);
 CREATE INDEX delivery_event_commit ON mesh.delivery_event (commit_xid);
+CREATE INDEX presence_event_commit ON mesh.presence_event (commit_xid);
 CREATE INDEX tombstone_commit ON mesh.tombstone (commit_xid);

@@ -50,6 +50,7 @@ CREATE TABLE member (
   about TEXT NOT NULL DEFAULT '',  -- what the member says of itself
   joined_at INTEGER NOT NULL,
   revoked_at INTEGER,
+  last_read_at INTEGER,  -- when it last marked a message as read
   UNIQUE (mesh_id, pubkey),
   UNIQUE (mesh_id, name_folded)  -- for good: what a revoked member sent must not look like somebody else's
 ) STRICT;
@@ -262,6 +263,62 @@ CREATE TABLE queue_lease (
 
 CREATE INDEX queue_lease_ready ON queue_lease (queue_id, history_id) WHERE owner_id IS NULL AND is_settled = 0;
 CREATE INDEX queue_lease_held ON queue_lease (queue_id, expires_at) WHERE owner_id IS NOT NULL AND is_settled = 0;
+
+-- --- presence ---
+
+-- A lease: somebody is there, whatever socket carries it. Under a key that '' stands for the member's own. While a
+-- seat carries it there is no instant at which it ends; without one it ends at `lease_until`, of the lease clock. An
+-- ended one stays as a record. `info` is what a session says of itself, and goes with it.
+CREATE TABLE presence (
+  id INTEGER PRIMARY KEY,
+  uid TEXT NOT NULL UNIQUE,
+  mesh_id INTEGER NOT NULL,
+  member_id INTEGER NOT NULL,
+  session_pubkey TEXT NOT NULL,
+  instance_id TEXT NOT NULL,
+  presence_only INTEGER NOT NULL CHECK (presence_only IN (0, 1)),
+  token INTEGER NOT NULL CHECK (token > 0),
+  seat INTEGER,
+  lease_until INTEGER,
+  info TEXT NOT NULL,
+  connected_at INTEGER NOT NULL,
+  disconnected_at INTEGER,
+  CHECK (seat IS NULL OR disconnected_at IS NULL),
+  CHECK (disconnected_at IS NOT NULL OR (seat IS NULL) = (lease_until IS NOT NULL))
+) STRICT;
+
+CREATE UNIQUE INDEX presence_open ON presence (member_id, session_pubkey, instance_id) WHERE disconnected_at IS NULL;
+CREATE INDEX presence_mesh ON presence (mesh_id) WHERE disconnected_at IS NULL;
+CREATE UNIQUE INDEX presence_seat ON presence (seat) WHERE seat IS NOT NULL;
+CREATE INDEX presence_due ON presence (lease_until) WHERE disconnected_at IS NULL AND lease_until IS NOT NULL;
+CREATE INDEX presence_ended ON presence (disconnected_at) WHERE disconnected_at IS NOT NULL;
+
+-- The number of the last one in a mesh who came or went: gapless, as committed.
+CREATE TABLE presence_counter (
+  mesh_id INTEGER PRIMARY KEY,
+  seq INTEGER NOT NULL
+) STRICT;
+
+-- What happened to leases, in its order. Who came and who went has a `seq`, and is announced; the rest is for who
+-- looks into it later. `at` is wall time that knows no steps within a broker's run.
+CREATE TABLE presence_event (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  mesh_id INTEGER NOT NULL,
+  member_id INTEGER NOT NULL,
+  session_pubkey TEXT NOT NULL,
+  presence_uid TEXT NOT NULL,
+  what TEXT NOT NULL CHECK (what IN ('joined', 'left', 'begun', 'ended', 'offline', 'online', 'swapped')),
+  at INTEGER NOT NULL,
+  because TEXT,
+  seq INTEGER,
+  CHECK ((seq IS NOT NULL) = (what IN ('joined', 'left')))
+) STRICT;
+
+CREATE UNIQUE INDEX presence_event_seq ON presence_event (mesh_id, seq) WHERE seq IS NOT NULL;
+
+-- What an inbox holds and nobody has marked as read.
+CREATE INDEX delivery_unread ON delivery_queue (recipient_id)
+WHERE delivered_at IS NOT NULL AND read_at IS NULL AND acted_at IS NULL AND dead_at IS NULL;
 
 -- --- retention ---
 
