@@ -19,11 +19,12 @@ if TYPE_CHECKING:
         AsyncMessage,
         AsyncQueue,
         AsyncReceipt,
+        AsyncSession,
         AsyncTopic,
         AsyncWork,
     )
-    from claudemesh.sdk.mesh import Event, Mesh, Message, Queue, Receipt, Topic, Work
-    from claudemesh.sdk.values import Draft, Health, Peer, Step, TopicInfo, Trace
+    from claudemesh.sdk.mesh import Event, Mesh, Message, Queue, Receipt, Session, Topic, Work
+    from claudemesh.sdk.values import Draft, Health, Peer, PeerSession, Step, TopicInfo, Trace
 
 __all__ = [
     "AsyncEvent",
@@ -31,6 +32,7 @@ __all__ = [
     "AsyncMessage",
     "AsyncQueue",
     "AsyncReceipt",
+    "AsyncSession",
     "AsyncTopic",
     "AsyncWork",
     "Draft",
@@ -40,8 +42,10 @@ __all__ = [
     "MeshError",
     "Message",
     "Peer",
+    "PeerSession",
     "Queue",
     "Receipt",
+    "Session",
     "Step",
     "Topic",
     "TopicInfo",
@@ -65,7 +69,7 @@ if not TYPE_CHECKING:  # a type checker would take it for a promise of every nam
 def _home(name: str) -> str:
     if name in {"errors", "MeshError"}:
         return "claudemesh.kernel.errors"
-    if name in {"Draft", "Health", "Peer", "Step", "TopicInfo", "Trace"}:
+    if name in {"Draft", "Health", "Peer", "PeerSession", "Step", "TopicInfo", "Trace"}:
         return "claudemesh.sdk.values"
     return "claudemesh.sdk.async_mesh" if name.startswith("Async") else "claudemesh.sdk.mesh"
 

@@ -10,6 +10,7 @@ import click
 
 from claudemesh.cli.command import Group, Session, parse_listen
 from claudemesh.cli.render import escape
+from claudemesh.runtime.environment import read_environment
 from claudemesh.runtime.home import Timings, read_timings
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ STORE: Final = click.option(
 
 @click.group(cls=Group)
 def broker() -> None:
-    """Broker: serve, check, sweep, restored."""
+    """Broker: serve, check, sweep, restored, rotate-resume-key."""
 
 
 @broker.command()
@@ -116,6 +117,19 @@ def restored(session: Session, store: str | None) -> None:
     session.out.document(begun, [f"epoch {escape(begun['epoch'])} begins"])
 
 
+@broker.command("rotate-resume-key")
+@STORE
+@click.pass_obj
+def rotate_resume_key(session: Session, store: str | None) -> None:
+    """Sign resume tokens with a new key; a running broker goes by it within a minute, and knows the old one."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    from claudemesh.broker.app import rotate_resume_key as run  # noqa: PLC0415
+
+    rotated = asyncio.run(run(build_settings(session, {"store": store})))
+    session.out.document(rotated, [f"{escape(rotated['keys'])} keys are good now, the new one signs"])
+
+
 def build_settings(session: Session, said: dict[str, str | None]) -> "BrokerSettings":
     """Put together what the file, the environment and the command line say; the command line wins."""
     from msgspec.structs import replace  # noqa: PLC0415 - not for `--help`
@@ -137,7 +151,8 @@ def build_settings(session: Session, said: dict[str, str | None]) -> "BrokerSett
         name: str(session.home.root / path) for name in FILES if (path := getattr(settings, name)) is not None
     }
     given = {name: value for name, value in said.items() if value is not None}
-    return replace(settings, presence=presence, **{**beside, **given})
+    key = read_environment().get("RESUME_TOKEN_KEY") or settings.resume_token_key
+    return replace(settings, presence=presence, resume_token_key=key, **{**beside, **given})
 
 
 def _file_settings(broker_db: Path) -> "type[BrokerSettings]":

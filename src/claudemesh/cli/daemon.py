@@ -242,6 +242,7 @@ def build_settings(session: Session, said: Flags, *, log_to_stderr: bool) -> "Da
         ephemeral_ttl_ms=int((said.ttl or EPHEMERAL_TTL_S) * 1000) if is_ephemeral else None,
         runtime_dir=around.runtime_dir,
         log_to_stderr=log_to_stderr,
+        lease_ttl_ms=timings.lease_ttl_ms,
         ping_interval_ms=timings.ping_interval_ms,
         stale_pong_ms=timings.stale_pong_ms,
     )

@@ -3,6 +3,7 @@
 import os
 import pwd
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +181,15 @@ def leave(session: Session, slug: str | None, *, force: bool) -> None:
 
 
 def _tell_broker(session: Session) -> str | None:
-    """End the membership through the daemon; return why it could not be told."""
+    """End the membership through the daemon, and the presence with it; return why the broker could not be told."""
     if lock_holder(session.state_dir / "pid") is None:
         return "the daemon does not run, so it was not told"
     with session.client() as client:
         try:
             client.member_revoke(client.health()["member_pubkey"])
         except MeshError as error:
+            with suppress(MeshError):  # a member still, a last owner say, but nobody is to see it as there
+                client.presence_end()
             return error.detail or error.title
     return None
 

@@ -22,19 +22,22 @@ from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.daemon import identity as identities
+from claudemesh.daemon.connector import Connector
 from claudemesh.daemon.credentials import Credentials
 from claudemesh.daemon.events import CloneSuspected, DaemonStarted, DaemonStopped, InboxSetAside
 from claudemesh.daemon.feed import Feed
+from claudemesh.daemon.handshake import LinkSettings, socket_url
 from claudemesh.daemon.http import daemon_routes, public_paths
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.identity import Identity
-from claudemesh.daemon.link import Connector, LinkSettings, socket_url
 from claudemesh.daemon.marks import Marks
 from claudemesh.daemon.metrics import DaemonMetrics
 from claudemesh.daemon.operate import Operating
+from claudemesh.daemon.presence import PresenceLog
 from claudemesh.daemon.pressure import Pressure
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
+from claudemesh.daemon.sessions import Sessions
 from claudemesh.daemon.settings import DaemonSettings, LiveConfig
 from claudemesh.daemon.stores.schemas import SCHEMA_VERSION
 from claudemesh.daemon.stores.sqlite.inbox import SqliteInboxStore
@@ -106,7 +109,9 @@ def _assemble(
 ) -> Parts:
     live = LiveConfig(settings.config)
     feed = Feed(inbox, world)
-    receiving = Receiving(outbox, inbox, feed, live, world)
+    credentials = Credentials(identity.keys, settings.ephemeral_ttl_ms)
+    presence = PresenceLog(inbox, feed, world, (identity.keys.pubkey, credentials.session_pubkey))
+    receiving = Receiving(outbox=outbox, inbox=inbox, feed=feed, presence=presence, live=live, world=world)
     metrics = DaemonMetrics(outbox, receiving.lag_ms)
     metrics.attach(world.observer)
     accepting = Accepting(outbox, receiving.directory, receiving.conditions, receiving, world)
@@ -116,9 +121,14 @@ def _assemble(
         broker_key=identity.joined.broker_key,
         mesh_id=identity.joined.mesh_id,
         instance_id=identity.instance_id,
-        ping_interval_s=settings.ping_interval_ms / 1000,
-        stale_pong_s=settings.stale_pong_ms / 1000,
+        lease_ttl_ms=settings.lease_ttl_ms,
+        ping_interval_ms=settings.ping_interval_ms,
+        stale_pong_ms=settings.stale_pong_ms,
     )
+    sessions = Sessions(
+        member=identity.keys, link=link, live=live, world=world, inbox=inbox, main=lambda: receiving.link
+    )
+    receiving.after_connecting = sessions.connected
     return Parts(
         version=version("claudemesh"),
         settings=settings,
@@ -134,9 +144,10 @@ def _assemble(
         receiving=receiving,
         operating=Operating(outbox, accepting, receiving, world),
         tracing=Tracing(outbox, inbox, receiving),
-        connector=Connector(link, Credentials(identity.keys, settings.ephemeral_ttl_ms), receiving, world),
+        connector=Connector(link, credentials, receiving, world),
         feed=feed,
         marks=Marks(inbox, receiving, world),
+        sessions=sessions,
         started_ms=world.clock.monotonic_ms(),
     )
 
@@ -255,10 +266,13 @@ async def _work(parts: Parts, stop: asyncio.Event, serving: AsyncExitStack) -> i
                 group.create_task(parts.feed.run()),
                 group.create_task(parts.marks.run()),
                 group.create_task(parts.pressure.run()),
+                group.create_task(parts.sessions.run()),
                 group.create_task(sweep_for_ever(parts.outbox, parts.inbox, parts.live, parts.world)),
             ]
             await _until(stop, parts.settings.ephemeral_ttl_ms)
             await serving.aclose()  # requests under way may need what runs here
+            if parts.settings.ephemeral_ttl_ms is not None:
+                await parts.receiving.say_goodbye()  # its key is gone with it: nobody needs to wait for a return
             for task in tasks:
                 task.cancel()
     except* NegotiationFailed:  # told where it happened

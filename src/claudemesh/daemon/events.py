@@ -79,10 +79,49 @@ class PeerSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionRegistered:
+    name: ClassVar[str] = "daemon.session_registered"
+    session_pubkey: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMoved:
+    """A session's own connection: `status` is how it is now."""
+
+    name: ClassVar[str] = "daemon.session_moved"
+    level: ClassVar[Level] = "debug"
+    session_pubkey: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """`because`: it was told to, or its process is gone. `told`: whether the broker knows already."""
+
+    name: ClassVar[str] = "daemon.session_ended"
+    session_pubkey: str
+    because: str
+    told: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAlerted:
+    """A session is back, and so many messages that named it are unread."""
+
+    name: ClassVar[str] = "daemon.session_alerted"
+    session_pubkey: str
+    unread: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConnected:
+    """`resumed`: the lease of the connection before went on."""
+
     name: ClassVar[str] = "daemon.broker_connected"
     broker_url: str
     broker_version: str
+    resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from claudemesh.daemon.events import (
     BrokerConnected,
     BrokerDisconnected,
     NegotiationRefused,
-    PeerSeen,
     ReceiptMoved,
     RowDied,
     RowsSettled,
+    SessionAlerted,
 )
 from claudemesh.daemon.ports import Bounds, Happened, InboxMessage, InboxStore, TimelineEntry
 from claudemesh.daemon.pressure import PressureHigh
@@ -49,9 +49,7 @@ class Feed:
         observer.subscribe(NegotiationRefused, self._negotiation_refused)
         observer.subscribe(PressureHigh, lambda event: self._note("outbox_pressure_high", {"pct": event.pct}))
         observer.subscribe(ReceiptMoved, self._receipt_moved)
-        observer.subscribe(
-            PeerSeen, lambda event: self._note(event.what, {"name": event.peer, "pubkey": event.pubkey})
-        )
+        observer.subscribe(SessionAlerted, self._session_alerted)
 
     # --- writing -----------------------------------------------------------------------------------
 
@@ -74,6 +72,10 @@ class Feed:
                 for message in messages
             ]
         )
+
+    def told(self, entries: Sequence[TimelineEntry]) -> None:
+        """Tell of what others wrote down."""
+        self._tell(entries)
 
     def _note(self, kind: str, *data: dict[str, Any]) -> None:
         now, room = self._steady_ms(), WAITING_MAX - len(self._waiting)
@@ -100,6 +102,9 @@ class Feed:
 
     def _receipt_moved(self, event: ReceiptMoved) -> None:
         self._note("receipt", {"client_message_id": event.client_message_id, "state": event.state})
+
+    def _session_alerted(self, event: SessionAlerted) -> None:
+        self._note("session_alert", {"session_pubkey": event.session_pubkey, "unread": event.unread})
 
     def _tell(self, committed: Sequence[TimelineEntry]) -> None:
         if not committed:

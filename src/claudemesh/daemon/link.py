@@ -1,70 +1,36 @@
-"""The daemon's end of the wire: one WebSocket to the broker, made again with jitter whenever it ends.
+"""One standing connection to the broker: what goes out over it, what comes in, and when it is given up.
 
-`connect` is the handshake and nothing else; `Link` is one standing connection; `Connector` decides when to try
-again and when not to. What arrives is handed to a `Receiver`; what is in the answers is others' business.
+How it begins is in `handshake`, and what follows its end in `connector`. What arrives is handed to a `Receiver`;
+what is in the answers is others' business.
 """
 
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.protocol import Event
 
-from claudemesh.daemon.credentials import Credentials
-from claudemesh.daemon.events import (
-    BrokerConnected,
-    BrokerDisconnected,
-    ConnectingFailed,
-    InboundRefused,
-    NegotiationRefused,
-    Warned,
-)
-from claudemesh.kernel.clock import Clock
-from claudemesh.kernel.errors import (
-    BrokerUnreachable,
-    ConfigError,
-    DeadlineExceeded,
-    DependencyError,
-    InvalidRequest,
-)
-from claudemesh.kernel.retry import BACKOFF_CAP_MS, derive_backoff_ms, derive_pong_wait_s
-from claudemesh.runtime.keys import verify
-from claudemesh.runtime.tokens import fresh_token
-from claudemesh.runtime.world import World
+from claudemesh.daemon.watchdog import Watchdog
+from claudemesh.kernel.errors import BrokerUnreachable, DeadlineExceeded, DependencyError
 from claudemesh.wire import frames, problem
-from claudemesh.wire.addresses import explain_distrust, parse_broker_url
+from claudemesh.wire.addresses import explain_distrust
 from claudemesh.wire.frames import DeliverItem, Outcome, ReceiptItem
-from claudemesh.wire.negotiation import OPTIONAL, REQUIRED, Agreed, NegotiationFailed, judge_offer
-from claudemesh.wire.signing import welcome_bytes
+from claudemesh.wire.negotiation import Agreed
 
-HANDSHAKE_S: Final = 10.0
+OPEN_S: Final = 10.0
 ANSWER_S: Final = 30.0
-STOOD_MS: Final = 200  # a connection that ends sooner is one more failed try
+GOODBYE_S: Final = 5.0  # for the broker to take note of an end
 INBOX_RETRY_S: Final = 1.0  # how soon to see whether an inbox that was full has room again
 DELIVERIES_MAX: Final = 1_024  # frames that wait for the inbox: a whole window, so that answers get through
 
-_STAY_AWAY: Final = frozenset({frames.CLOSE_REPLACED_BY_NEWER})
-# A process has one socket at a time: who came under its own instance runs on a copy of the state directory.
-_REPLACED: Final = (frames.CLOSE_SESSION_REPLACED, frames.REASON_REPLACED)
-_REVOKED: Final = (frames.CLOSE_UNAUTHENTICATED, frames.REASON_REVOKED)
-_AT_THE_CAP: Final = frozenset({frames.CLOSE_ALREADY_CONNECTED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSettings:
-    broker_url: str
-    socket_url: str
-    broker_key: str
-    mesh_id: str
-    instance_id: str
-    ping_interval_s: float = 30.0
-    stale_pong_s: float = 75.0
+_ABNORMAL: Final = 1006
 
 
 class Receiver(Protocol):
@@ -92,22 +58,81 @@ class LinkClosed(Exception):
         self.reason = reason
 
 
+class Unreachable(Exception):
+    """No connection came about; it says why, for people."""
+
+
 class NotStored(Exception):
     """What arrived could not be stored, for a reason that waiting does not mend."""
 
 
-def _closed(closed: ConnectionClosed) -> LinkClosed:
-    frame = closed.rcvd
-    return LinkClosed(frame.code if frame else 1006, frame.reason if frame else "")
+@dataclass(slots=True)
+class Remembered:
+    """What one connection leaves to the next, in memory only: a token to resume with, and what was agreed on."""
+
+    token: str | None = field(default=None, repr=False)
+    terms: str = ""  # the broker's short form of its offer, when `agreed` was agreed on
+    agreed: Agreed | None = None
+
+    def take_token(self) -> str | None:
+        """Return the token for one hello, which uses it up, whatever becomes of that hello."""
+        token, self.token = self.token, None
+        return token
 
 
-def socket_url(broker_url: str) -> str:
-    """Return the WebSocket's address at a broker; without TLS only on this machine."""
+# --- the socket --------------------------------------------------------------------------------------
+
+
+class Socket(ClientConnection):
+    """Counts the signs of life that come over it: frames and pongs alike."""
+
+    signs = 0
+
+    def process_event(self, event: Event) -> None:
+        self.signs += 1
+        super().process_event(event)
+
+
+async def dial(url: str) -> Socket:
+    """Open a socket; Unreachable if that fails. Its pings are for us to send: see `watchdog`."""
     try:
-        url = parse_broker_url(broker_url)
-    except InvalidRequest as error:
-        raise ConfigError(f"the broker's address, {error} (it is `broker_url` of membership.json)") from error
-    return f"ws{url.removeprefix('http')}/v1/ws"
+        socket = await open_socket(
+            url,
+            create_connection=Socket,
+            compression=None,
+            max_size=None,
+            ping_interval=None,
+            proxy=None,
+            open_timeout=OPEN_S,
+            close_timeout=1.0,
+        )
+    except ssl.SSLCertVerificationError as error:
+        raise Unreachable(explain_distrust(error)) from error
+    except (OSError, TimeoutError, WebSocketException) as error:
+        raise Unreachable(str(error) or type(error).__name__) from error
+    if not isinstance(socket, Socket):
+        raise TypeError("the socket is not the one that was asked for")
+    return socket
+
+
+async def say(socket: Socket, frame: frames.ToBroker) -> None:
+    try:
+        await socket.send(frames.render(frame))
+    except ConnectionClosed as closed:
+        raise _closed(closed) from closed
+
+
+async def hear(socket: Socket) -> frames.FromBroker:
+    """Return the next frame; LinkClosed if there is none any more."""
+    try:
+        return frames.parse_from_broker(await socket.recv())
+    except ConnectionClosed as closed:
+        raise _closed(closed) from closed
+
+
+def _closed(closed: ConnectionClosed, reason: str = "") -> LinkClosed:
+    frame = closed.rcvd
+    return LinkClosed(frame.code, frame.reason) if frame else LinkClosed(_ABNORMAL, reason)
 
 
 # --- one connection ----------------------------------------------------------------------------------
@@ -117,11 +142,22 @@ class Link:
     """A connection after its handshake, until it ends."""
 
     def __init__(
-        self, socket: ClientConnection, ack: frames.HelloAck, early: Sequence[frames.FromBroker] = ()
+        self,
+        socket: Socket,
+        ack: frames.HelloAck,
+        early: Sequence[frames.FromBroker] = (),
+        *,
+        remembered: Remembered | None = None,
+        watchdog: Watchdog | None = None,
     ) -> None:
         """Take over the socket, with what the broker said besides while hands were shaken."""
         self._socket = socket
         self._early = early
+        self._remembered = remembered or Remembered()
+        self._watchdog = watchdog
+        self._silence = ""  # why it was given up
+        self._is_reading = True
+        self._is_over = False
         self.hello_ack = ack
         self._n = 0
         self._results: dict[int, asyncio.Future[list[Outcome]]] = {}
@@ -156,7 +192,9 @@ class Link:
     async def run(self, receiver: Receiver) -> None:
         """Take in what arrives until the connection ends; then LinkClosed says how."""
         storing = asyncio.get_running_loop().create_task(self._store(receiver))
-        storing.add_done_callback(lambda _: self.abort())  # unread is better than unstored
+        # Unread is better than unstored.
+        storing.add_done_callback(lambda ended: None if ended.cancelled() else self.abort())
+        watching = asyncio.get_running_loop().create_task(self._watch())
         try:
             for frame in self._early:
                 await self._take_in(frame, receiver, storing)
@@ -167,11 +205,13 @@ class Link:
             # A broker that is gone is this same end, as storing saw it.
             if failed is not None and not isinstance(failed, BrokerUnreachable):
                 raise NotStored(repr(failed)) from failed
-            raise _closed(closed) from closed
+            raise _closed(closed, self._silence) from closed
         finally:
             storing.cancel()
+            self._is_over = True
             self._fail_all()
-            await asyncio.gather(storing, *self._tasks, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(storing, watching, *self._tasks, return_exceptions=True)
 
     def abort(self) -> None:
         """End it at once; whoever runs it is told."""
@@ -189,6 +229,8 @@ class Link:
                 self._reply(frame)
             case frames.Receipt():
                 await receiver.receipts(frame.items)
+            case frames.LeaseRenewed():
+                self._renew(frame)
             case frames.Event():
                 self._spawn(receiver.event(frame.name, frame.data))  # it may call, and be answered through us
             case _:
@@ -200,9 +242,13 @@ class Link:
             self._arrived.put_nowait(items)
             return
         putting = asyncio.ensure_future(self._arrived.put(items))
+        self._is_reading = (
+            False  # frames and pongs that come meanwhile are not seen: it is not the broker's silence
+        )
         try:
             await asyncio.wait({putting, storing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._is_reading = True
             putting.cancel()
 
     async def _store(self, receiver: Receiver) -> None:
@@ -222,12 +268,25 @@ class Link:
                 await write()
                 break
             except DependencyError:
+                if self._is_over:
+                    raise BrokerUnreachable("the connection ended, and there is no room") from None
                 if not is_paused:
                     await self.call("deliver.pause", {"paused": True, "reason": "inbox_full"})
                     is_paused = True
                 await asyncio.sleep(INBOX_RETRY_S)
         if is_paused:
             await self.call("deliver.pause", {"paused": False})
+
+    async def _watch(self) -> None:
+        if self._watchdog is None:
+            return
+        silent_ms = await self._watchdog.watch(self._socket, lambda: not self._is_reading)
+        self._silence = f"nothing came for {silent_ms / 1000:.1f} s"
+        self.abort()
+
+    def _renew(self, frame: frames.LeaseRenewed) -> None:
+        if frame.resume_token is not None:
+            self._remembered.token = frame.resume_token
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -278,189 +337,3 @@ class Link:
 def _resolve(future: asyncio.Future[list[Outcome]] | None, outcomes: list[Outcome]) -> None:
     if future is not None and not future.done():
         future.set_result(outcomes)
-
-
-# --- the handshake -----------------------------------------------------------------------------------
-
-
-async def connect(settings: LinkSettings, credentials: Credentials, clock: Clock) -> tuple[Link, Agreed]:
-    """Open the socket, prove who we are, agree on the terms; LinkClosed or NegotiationFailed if that fails."""
-    challenge = fresh_token()
-    socket = await open_socket(
-        f"{settings.socket_url}?challenge={challenge}",
-        compression=None,
-        max_size=None,
-        ping_interval=settings.ping_interval_s,
-        ping_timeout=derive_pong_wait_s(settings.stale_pong_s, settings.ping_interval_s),
-        proxy=None,
-        open_timeout=HANDSHAKE_S,
-        close_timeout=1.0,
-    )
-    try:
-        async with asyncio.timeout(HANDSHAKE_S):
-            nonce = await _meet(socket, settings, challenge)
-            return await _shake_hands(socket, nonce, settings, credentials, clock)
-    except NegotiationFailed as refused:
-        await socket.close(refused.close_code, refused.feature)
-        raise
-    except ConnectionClosed as closed:
-        raise _closed(closed) from closed
-    except BaseException:
-        socket.transport.abort()
-        raise
-
-
-async def _meet(socket: ClientConnection, settings: LinkSettings, challenge: str) -> str:
-    """Hear the broker out before anything is told: it must be the one that was joined. Return its nonce."""
-    welcome = await _expect(socket, frames.Welcome, [])
-    if not verify(settings.broker_key, welcome_bytes(challenge, welcome.nonce), welcome.signature):
-        raise LinkClosed(frames.CLOSE_UNAUTHENTICATED, "this is not the broker that was joined")
-    return str(welcome.nonce)
-
-
-async def _shake_hands(
-    socket: ClientConnection, nonce: str, settings: LinkSettings, credentials: Credentials, clock: Clock
-) -> tuple[Link, Agreed]:
-    hello = credentials.sign_hello(nonce, settings.mesh_id, settings.instance_id, clock.wall_ms())
-    await socket.send(frames.render(hello))
-    # Not waiting for the hello's answer: one round trip less.
-    await socket.send(frames.render(frames.FeatureNegotiationRequest([*REQUIRED], [*OPTIONAL])))
-    early: list[frames.FromBroker] = []
-    ack = await _expect(socket, frames.HelloAck, early)
-    offer = await _expect(socket, frames.FeatureNegotiationResponse, early)
-    return Link(socket, ack, early), judge_offer(offer.supported, offer.missing_required)
-
-
-async def _expect(socket: ClientConnection, kind: type[Any], early: list[frames.FromBroker]) -> Any:  # noqa: ANN401
-    """Return the next frame of a kind; what comes before it is kept: a delivery may well be the quicker."""
-    while True:
-        frame = frames.parse_from_broker(await socket.recv())
-        if isinstance(frame, kind):
-            return frame
-        if isinstance(frame, frames.Error):
-            raise LinkClosed(frame.close_code, frame.code)
-        early.append(frame)
-
-
-# --- again and again ---------------------------------------------------------------------------------
-
-
-class Connector:
-    """Keeps a link up. `is_degraded`: it takes a person to mend, whether or not it still tries; `status`: why."""
-
-    def __init__(self, settings: LinkSettings, credentials: Credentials, receiver: Receiver, world: World) -> None:
-        self._settings = settings
-        self._credentials = credentials
-        self._receiver = receiver
-        self._clock = world.clock
-        self._roll = world.roll
-        self._observer = world.observer
-        self._attempts = 0
-        self._has_agreed = False
-        self._is_up = False
-        self._refusal: NegotiationFailed | None = None
-        self.link: Link | None = None
-        self.is_degraded = False
-        self.status = "connecting"
-
-    @property
-    def session_pubkey(self) -> str | None:
-        return self._credentials.session_pubkey
-
-    async def run(self) -> None:
-        """Connect, serve, and come back, until cancelled.
-
-        NegotiationFailed leaves it only if no broker ever agreed: then the daemon cannot work at all.
-        """
-        while True:
-            wait_ms = await self._try_once()
-            if self._is_up:
-                self._observer.publish(BrokerDisconnected(self.status, wait_ms))
-                self._is_up = False
-            else:
-                self._observer.publish(ConnectingFailed(self.status, wait_ms))
-            if wait_ms is None:
-                self.is_degraded = True
-                await asyncio.Event().wait()  # another instance took over: coming back is for a person to decide
-            else:
-                await asyncio.sleep(wait_ms / 1000)
-
-    async def _try_once(self) -> int | None:
-        """Serve one connection, and return how long to wait for the next; None to stay away."""
-        try:
-            await self._once()
-        except LinkClosed as closed:
-            return self._after_close(closed)
-        except NegotiationFailed as refused:
-            return self._after_refusal(refused)
-        except frames.BadFrame as error:
-            self.status = "the broker sent a frame that is none of ours"
-            self._observer.publish(InboundRefused(str(error)))
-        except NotStored as error:
-            self.status = f"a delivery could not be stored: {error}"
-            self._observer.publish(Warned("delivery_not_stored", str(error)))
-        except ssl.SSLCertVerificationError as error:
-            self.status = explain_distrust(error)
-        except (OSError, TimeoutError, WebSocketException) as error:
-            self.status = str(error) or type(error).__name__
-        return self._backoff_ms()
-
-    async def _once(self) -> None:
-        link, agreed = await connect(self._settings, self._credentials, self._clock)
-        began_ms = self._clock.monotonic_ms()
-        self._has_agreed, self.is_degraded, self._is_up = True, False, True
-        self.link, self.status, self._refusal = link, "connected", None
-        for warning in agreed.warnings:
-            self._observer.publish(Warned("negotiation", warning))
-        self._observer.publish(BrokerConnected(self._settings.broker_url, link.hello_ack.broker_version))
-        # What is asked at the beginning is answered through the reading that runs beside it.
-        beginning = asyncio.get_running_loop().create_task(self._begin(link, agreed))
-        try:
-            await link.run(self._receiver)
-        finally:
-            self.link = None
-            beginning.cancel()
-            await asyncio.gather(beginning, return_exceptions=True)
-            await self._receiver.disconnected()
-            await link.close()
-            if self._clock.monotonic_ms() - began_ms >= STOOD_MS:
-                self._attempts = 0
-            if self._refusal is not None:
-                raise self._refusal
-
-    async def _begin(self, link: Link, agreed: Agreed) -> None:
-        """Tell the receiver; whatever goes wrong there ends the connection, which then says how it ended."""
-        try:
-            await self._receiver.connected(link, agreed)
-        except NegotiationFailed as refused:
-            self._refusal = refused
-            link.abort()
-        except BrokerUnreachable:
-            pass  # it is ending already
-        except Exception as error:  # noqa: BLE001  an answer of the broker that nobody understands, say
-            self._observer.publish(InboundRefused(f"at the beginning: {error!r}"[:300]))
-            link.abort()
-
-    def _after_close(self, closed: LinkClosed) -> int | None:
-        self.status = f"closed: {closed}"
-        if closed.code in _STAY_AWAY or (closed.code, closed.reason) == _REPLACED:
-            return None
-        if (closed.code, closed.reason) == _REVOKED:
-            self.is_degraded = True
-            return self._at_the_cap_ms()
-        return self._at_the_cap_ms() if closed.code in _AT_THE_CAP else self._backoff_ms()
-
-    def _after_refusal(self, refused: NegotiationFailed) -> int:
-        self.status = f"negotiation failed: {refused}"
-        self._observer.publish(NegotiationRefused(refused.close_code, refused.feature, refused.reason))
-        if not self._has_agreed:
-            raise refused
-        self.is_degraded = True
-        return self._at_the_cap_ms()
-
-    def _at_the_cap_ms(self) -> int:
-        return int(BACKOFF_CAP_MS * (0.5 + self._roll() / 2))
-
-    def _backoff_ms(self) -> int:
-        self._attempts += 1
-        return derive_backoff_ms(self._attempts, self._roll())

@@ -139,6 +139,7 @@ class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
     accepted_at: int
     received_at: int
     read_at: int | None
+    to_session: str | None = None  # the key of the session that was meant, if one was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +213,15 @@ class InboxStore(Protocol):
     async def append_events(self, happened: Sequence[Happened]) -> list[TimelineEntry]:
         """Write down what happened; return what was written, under its numbers. What finds no room is left out."""
 
+    async def append_presence(self, happened: Sequence[Happened], upto: int | None) -> list[TimelineEntry]:
+        """Write down who came and went, and in the same commit up to which of the broker's numbers that is.
+
+        StoreFull if there is no room; then nothing was written.
+        """
+
+    async def presence_seq(self) -> int | None:
+        """Return that number; None if there never was one."""
+
     async def events(self, after_seq: int, limit: int) -> list[TimelineEntry]:
         """Return what happened after a number, oldest first."""
 
@@ -228,6 +238,9 @@ class InboxStore(Protocol):
         """Note that it does."""
 
     async def unread(self) -> int: ...
+
+    async def unread_of(self, session_pubkey: str) -> int:
+        """Count what nobody has read yet of all that named this session."""
 
     async def sweep(self, sweep: InboxSweep) -> int:
         """Delete one page of what is too old, keeping the ids; return how many events went."""

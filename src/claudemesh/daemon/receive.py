@@ -4,7 +4,8 @@ A message is acknowledged after the inbox holds it, and only a row that was new 
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -13,22 +14,23 @@ import msgspec
 from claudemesh.daemon import terms as daemon_terms
 from claudemesh.daemon.directory import Directory
 from claudemesh.daemon.drain import Drain
-from claudemesh.daemon.events import InboundRefused, MessageReceived, PeerSeen
+from claudemesh.daemon.events import InboundRefused, MessageReceived
 from claudemesh.daemon.feed import Feed
+from claudemesh.daemon.link import GOODBYE_S
 from claudemesh.daemon.model import Destination, Member
 from claudemesh.daemon.ports import BrokerLink, InboxStore, OutboxStore
+from claudemesh.daemon.presence import OF_PEERS, PresenceLog
 from claudemesh.daemon.service import Conditions
 from claudemesh.daemon.settings import LiveConfig
 from claudemesh.daemon.terms import HOUR_MS, Terms
 from claudemesh.daemon.unfinished import HELD_MAX, Unfinished
-from claudemesh.kernel.errors import BrokerUnreachable, DependencyError, MaxAgeAboveWindow
+from claudemesh.kernel.errors import BrokerUnreachable, DependencyError, MaxAgeAboveWindow, MeshError
 from claudemesh.runtime import points
 from claudemesh.runtime.world import World
-from claudemesh.wire.frames import CLOSE_FEATURE_PARAM_BELOW_FLOOR, DeliverItem, ReceiptItem, sift
+from claudemesh.wire.frames import CLOSE_FEATURE_PARAM_BELOW_FLOOR, PRESENCE_END, DeliverItem, ReceiptItem, sift
 from claudemesh.wire.negotiation import DEDUPE, Agreed, NegotiationFailed
 
 _OF_MEMBERS: Final = frozenset({"member_joined", "member_left", "member_renamed"})
-_OF_PEERS: Final = frozenset({"peer_joined", "peer_left"})
 
 BEFORE_INBOX = points.declare("daemon.before_inbox")
 BEFORE_ACK = points.declare("daemon.before_ack")
@@ -53,9 +55,22 @@ class _Replay(msgspec.Struct):
     upto_history_id: int | None
 
 
+async def _nothing() -> None: ...
+
+
 class Receiving:
-    def __init__(self, outbox: OutboxStore, inbox: InboxStore, feed: Feed, live: LiveConfig, world: World) -> None:
+    def __init__(  # noqa: PLR0913  all by name
+        self,
+        *,
+        outbox: OutboxStore,
+        inbox: InboxStore,
+        feed: Feed,
+        presence: PresenceLog,
+        live: LiveConfig,
+        world: World,
+    ) -> None:
         self._feed = feed
+        self._presence = presence
         self._outbox = outbox
         self._inbox = inbox
         self._live = live
@@ -67,6 +82,7 @@ class Receiving:
         self.directory = Directory()
         self.conditions = Conditions()
         self.is_ready = False  # connected, and up to date on who is in the mesh
+        self.after_connecting: Callable[[], Awaitable[None]] = _nothing  # what others have to tell the broker
         self.terms = Terms()
         self.drain = Drain(outbox, world, self.max_age_ms)
 
@@ -133,8 +149,10 @@ class Receiving:
             await self._restore(link)
         await self._outbox.remember(daemon_terms.REMEMBERED_AS, daemon_terms.render(terms))
         await self.refresh_directory()
+        await self._presence.connected(link)
         self.is_ready = True
         await self._unfinished.ask(link)
+        await self.after_connecting()
 
     async def disconnected(self) -> None:
         self._link = None
@@ -142,6 +160,13 @@ class Receiving:
         self.is_ready = False
         self.conditions.is_online = False
         self.drain.disconnected()
+        self._presence.disconnected()
+
+    async def say_goodbye(self) -> None:
+        """Leave for good, in the eyes of the others too: now, and not when the lease ends."""
+        with suppress(MeshError, TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                await self.link.call(PRESENCE_END, {})
 
     async def _restore(self, link: BrokerLink) -> None:
         """Fetch again what an inbox held that was lost, page by page; a restart goes on where it was."""
@@ -176,6 +201,5 @@ class Receiving:
     async def event(self, name: str, data: dict[str, Any]) -> None:
         if name in _OF_MEMBERS:
             await self.refresh_directory()
-        if name in _OF_PEERS:
-            peer, pubkey = data.get("name", ""), data.get("pubkey", "")
-            self._world.observer.publish(PeerSeen(name, str(peer), str(pubkey)))
+        if name in OF_PEERS:
+            await self._presence.happened(name, data)

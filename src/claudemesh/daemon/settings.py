@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from claudemesh.daemon.terms import OutboxLimits
+from claudemesh.kernel.rhythm import LEASE_TTL_MS, PING_INTERVAL_MS, STALE_PONG_MS
 
 
 class Ipc(msgspec.Struct, frozen=True):
@@ -51,6 +52,15 @@ class Clone(msgspec.Struct, frozen=True):
     ] = "refuse"
 
 
+class SessionLimits(msgspec.Struct, frozen=True):
+    """`[sessions]`: processes that are shown to the others as sessions of this member."""
+
+    max: Annotated[int, Meta(ge=0, le=10_000, description="Sessions registered at once; more are 429.")] = 1_000
+    reap_every_s: Annotated[
+        float, Meta(gt=0, le=3600, description="How often to see whether their processes still run.")
+    ] = 5.0
+
+
 class Config(msgspec.Struct, frozen=True):
     """The file."""
 
@@ -59,6 +69,7 @@ class Config(msgspec.Struct, frozen=True):
     inbox: Inbox = Inbox()
     disk: Disk = Disk()
     clone: Clone = Clone()
+    sessions: SessionLimits = SessionLimits()
 
 
 class LiveConfig:
@@ -93,5 +104,6 @@ class DaemonSettings(msgspec.Struct, frozen=True, kw_only=True):
     runtime_dir: Path | None = None
     log_to_stderr: bool = False
     in_memory: bool = False  # nothing is kept: for tests of programs that use the mesh
-    ping_interval_ms: int = 30_000
-    stale_pong_ms: int = 75_000
+    lease_ttl_ms: int = LEASE_TTL_MS
+    ping_interval_ms: int = PING_INTERVAL_MS
+    stale_pong_ms: int = STALE_PONG_MS

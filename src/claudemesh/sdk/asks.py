@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum, auto
+from hashlib import sha256
 from typing import Final
 
 import orjson
@@ -139,6 +140,21 @@ def mark_read(messages: Iterable[ReceivedMessage | str]) -> list[Ask]:
     ids = [message if isinstance(message, str) else message.broker_message_id for message in messages]
     pages = range(0, len(ids), READ_IDS_MAX)
     return [_say("/v1/inbox/read", {"ids": ids[start : start + READ_IDS_MAX]}) for start in pages]
+
+
+# --- sessions --------------------------------------------------------------------------------------
+
+
+def register_session(token: str, pid: int, said: Mapping[str, str | Sequence[str] | None]) -> Ask:
+    """Register a process as a session. The token makes all tries one."""
+    given = {name: value if isinstance(value, str) else list(value) for name, value in said.items() if value}
+    return _say("/v1/sessions/register", {"token": token, "pid": pid, **given})
+
+
+def end_session(token: str) -> Ask:
+    """End a session; named by its digest, so that its token stands in no address."""
+    name = f"sha256:{sha256(token.encode()).hexdigest()}"
+    return Ask(method="DELETE", path=f"/v1/sessions/{quote(name)}", again=Again.IF_LOST)
 
 
 # --- topics and queues -----------------------------------------------------------------------------

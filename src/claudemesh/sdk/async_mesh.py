@@ -1,6 +1,8 @@
 """`AsyncMesh`, for programs with an event loop, and what it hands out: the twin of `mesh`, name by name."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -8,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from claudemesh.daemon.client.http1 import StreamEvent
-from claudemesh.kernel.errors import MeshError
+from claudemesh.kernel.errors import MeshError, NotFound
+from claudemesh.runtime.tokens import fresh_token
 from claudemesh.sdk import asks, values, waiting
 from claudemesh.sdk.asks import Ask
 from claudemesh.sdk.find import Place, find
@@ -22,6 +25,7 @@ from claudemesh.sdk.values import (
     Peer,
     Priority,
     ReceivedMessage,
+    RegisteredSession,
     ReplyOptions,
     SendOptions,
     SendReceipt,
@@ -178,6 +182,35 @@ class AsyncMesh:
         """Return who is there; with `all` everybody who is in the mesh."""
         return values.parse_peers(await self._caller.ask(asks.get("/v1/peers", {"all": all})))
 
+    async def register_session(  # noqa: PLR0913 - what a session says of itself, all by name
+        self,
+        *,
+        display_name: str | None = None,
+        role: str | None = None,
+        cwd: str | None = None,
+        groups: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        mcp_servers: Sequence[str] = (),
+        token: str | None = None,
+        pid: int | None = None,
+    ) -> "AsyncSession":
+        """Show a process, this one unless a `pid` is given, to the others as a session of this member.
+
+        It is there until it is closed or its process is gone. Registered again with its `token`, it is the same
+        session; what is said of it then holds from then on.
+        """
+        chosen = token or fresh_token()
+        said = {
+            "display_name": display_name,
+            "role": role,
+            "cwd": cwd,
+            "groups": groups,
+            "topics": topics,
+            "mcp_servers": mcp_servers,
+        }
+        answer = await self._caller.ask(asks.register_session(chosen, pid or os.getpid(), said))
+        return values.parse_session(partial(AsyncSession, _caller=self._caller), chosen, answer)
+
     async def topics(self) -> list[TopicInfo]:
         return values.parse_topics(await self._caller.ask(asks.get("/v1/topic/list")))
 
@@ -267,6 +300,25 @@ class AsyncEvent(StreamedEvent):
     def message(self) -> AsyncMessage | None:
         """The message, of an event of the type `message`."""
         return self._caller.message(dict(self.data)) if self.type == "message" else None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class AsyncSession(RegisteredSession):
+    _caller: AsyncCaller = field(repr=False)
+
+    async def aclose(self) -> None:
+        """End it; the others see it leave. May be called twice."""
+        if self.is_closed:
+            return
+        with suppress(NotFound):  # it may have ended already, with a restart of the daemon, say
+            await self._caller.ask(asks.end_session(self.token))
+        self.is_closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 @dataclass(frozen=True, slots=True)

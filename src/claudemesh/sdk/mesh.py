@@ -1,6 +1,8 @@
 """`Mesh`, for programs without an event loop, and what it hands out. What to ask and when is in `plans`."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -8,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from claudemesh.daemon.client.http1 import StreamEvent
-from claudemesh.kernel.errors import MeshError
+from claudemesh.kernel.errors import MeshError, NotFound
+from claudemesh.runtime.tokens import fresh_token
 from claudemesh.sdk import asks, blocking, values
 from claudemesh.sdk.asks import Ask
 from claudemesh.sdk.blocking import Stream
@@ -24,6 +27,7 @@ from claudemesh.sdk.values import (
     Peer,
     Priority,
     ReceivedMessage,
+    RegisteredSession,
     ReplyOptions,
     SendOptions,
     SendReceipt,
@@ -174,6 +178,35 @@ class Mesh:
         """Return who is there; with `all` everybody who is in the mesh."""
         return values.parse_peers(self._caller.ask(asks.get("/v1/peers", {"all": all})))
 
+    def register_session(  # noqa: PLR0913 - what a session says of itself, all by name
+        self,
+        *,
+        display_name: str | None = None,
+        role: str | None = None,
+        cwd: str | None = None,
+        groups: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        mcp_servers: Sequence[str] = (),
+        token: str | None = None,
+        pid: int | None = None,
+    ) -> "Session":
+        """Show a process, this one unless a `pid` is given, to the others as a session of this member.
+
+        It is there until it is closed or its process is gone. Registered again with its `token`, it is the same
+        session; what is said of it then holds from then on.
+        """
+        chosen = token or fresh_token()
+        said = {
+            "display_name": display_name,
+            "role": role,
+            "cwd": cwd,
+            "groups": groups,
+            "topics": topics,
+            "mcp_servers": mcp_servers,
+        }
+        answer = self._caller.ask(asks.register_session(chosen, pid or os.getpid(), said))
+        return values.parse_session(partial(Session, _caller=self._caller), chosen, answer)
+
     def topics(self) -> list[TopicInfo]:
         return values.parse_topics(self._caller.ask(asks.get("/v1/topic/list")))
 
@@ -263,6 +296,25 @@ class Event(StreamedEvent):
     def message(self) -> Message | None:
         """The message, of an event of the type `message`."""
         return self._caller.message(dict(self.data)) if self.type == "message" else None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Session(RegisteredSession):
+    _caller: Caller = field(repr=False)
+
+    def close(self) -> None:
+        """End it; the others see it leave. May be called twice."""
+        if self.is_closed:
+            return
+        with suppress(NotFound):  # it may have ended already, with a restart of the daemon, say
+            self._caller.ask(asks.end_session(self.token))
+        self.is_closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,7 @@ class ReceivedMessage:
     accepted_at: datetime
     received_at: datetime
     read_at: datetime | None
+    to_session: str | None = None  # the key of the session that was meant, if one was
     cursor: str  # where to go on: `messages(after=…)`, `events(after=…)`
 
     def draft_reply(self, message: str, **options: Unpack[ReplyOptions]) -> Draft:
@@ -176,11 +177,39 @@ class LeasedWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PeerSession:
+    """A process of a member, as it says itself."""
+
+    session_pubkey: str
+    display_name: str
+    since: datetime | None
+    more: Mapping[str, Any] = field(repr=False, compare=False)  # the answer as it came
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
+    """A member. `reach` is told with `all`: a message sent now is seen `now`, `on_return`, or it `waits`."""
+
     name: str
     pubkey: str
     status: str
+    sessions: tuple[PeerSession, ...] = ()
+    reach: str | None = None
+    unread: int | None = None
+    last_read_at: datetime | None = None
     more: Mapping[str, Any] = field(repr=False, compare=False)  # the answer as it came
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RegisteredSession:
+    """A process that the others see as a session. `status` and `unread` are of the time it was registered."""
+
+    session_pubkey: str
+    presence_id: str | None  # None: the broker has not heard of it yet
+    status: str
+    unread: int = 0  # messages that named it, and that nobody has read yet
+    token: str = field(repr=False)
+    is_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +300,7 @@ def parse_message(make: Callable[..., T], answer: Json) -> T:
             accepted_at=parse_time(answer["accepted_at"]),
             received_at=parse_time(answer["received_at"]),
             read_at=_time_or_none(answer.get("read_at")),
+            to_session=answer.get("to_session"),
             cursor=answer["cursor"],
         )
 
@@ -305,9 +335,38 @@ def parse_renewal(answer: Json) -> datetime:
 def parse_peers(answer: Json) -> list[Peer]:
     with reading("list of peers"):
         return [
-            Peer(name=peer["name"], pubkey=peer["pubkey"], status=peer["status"], more=peer)
+            Peer(
+                name=peer["name"],
+                pubkey=peer["pubkey"],
+                status=peer["status"],
+                sessions=tuple(_peer_session(one) for one in peer.get("sessions") or ()),
+                reach=peer.get("reach"),
+                unread=peer.get("unread"),
+                last_read_at=_time_or_none(peer.get("last_read_at")),
+                more=peer,
+            )
             for peer in answer["peers"]
         ]
+
+
+def _peer_session(answer: Json) -> PeerSession:
+    return PeerSession(
+        session_pubkey=answer["session_pubkey"],
+        display_name=answer.get("display_name") or "",
+        since=_time_or_none(answer.get("since")),
+        more=answer,
+    )
+
+
+def parse_session(make: Callable[..., T], token: str, answer: Json) -> T:
+    with reading("answer to a registration"):
+        return make(
+            session_pubkey=answer["session_pubkey"],
+            presence_id=answer.get("presence_id"),
+            status=answer["status"],
+            unread=answer.get("unread", 0),
+            token=token,
+        )
 
 
 def parse_topics(answer: Json) -> list[TopicInfo]:

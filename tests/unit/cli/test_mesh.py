@@ -371,6 +371,20 @@ def test_a_mesh_that_is_left_is_kept_aside(run: Run, home: Home) -> None:
     assert "still counts you as a member" in ran.err
 
 
+@pytest.mark.req("P5")
+def test_whoever_leaves_and_stays_a_member_is_not_seen_as_there(
+    run: Run, home: Home, daemon: ScriptedDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("claudemesh.cli.daemon.stop_daemon", lambda _: 1)
+    daemon.on("GET", "/v1/health", respond(200, {"queue_depth": 0, "inflight": 0, "member_pubkey": "ab" * 32}))
+    daemon.on("POST", "/v1/member/revoke", refuse(403, "forbidden", detail="a mesh keeps its last owner"))
+    daemon.on("POST", "/v1/presence/end", respond(200, {}))
+    with InstanceLock(home.mesh_dir("demo") / "pid"):
+        ran = run("mesh", "leave", "demo", "--json")
+    assert (ran.code, ran.json["told_broker"]) == (0, False)
+    assert [asked.path for asked in daemon.asked][-2:] == ["/v1/member/revoke", "/v1/presence/end"]
+
+
 def test_what_is_not_sent_yet_keeps_from_leaving(run: Run, home: Home, daemon: ScriptedDaemon) -> None:
     daemon.on("GET", "/v1/health", respond(200, {"queue_depth": 2, "inflight": 1}))
     with InstanceLock(home.mesh_dir("demo") / "pid"):

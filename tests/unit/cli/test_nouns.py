@@ -108,8 +108,52 @@ def test_peers_are_shown_with_their_names_escaped(run: Run, daemon: ScriptedDaem
     daemon.on("GET", "/v1/peers", respond(200, peers))
     assert run("peer", "list", "--json").json == peers
     assert "b\\u202eob" in run("peer", "list").out
-    assert run("peer", "list", "--all").out.split()[-4:] == ["b\\u202eob", "online", "admin", "ab" * 32]
+    shown = run("peer", "list", "--all").out.split()
+    assert shown[-8:] == ["b\\u202eob", "online", "-", "admin", "-", "-", "-", "ab" * 32]
     assert [asked.query for asked in daemon.asked] == ["", "", "all=1"]
+
+
+@pytest.mark.req("P11")
+def test_the_sessions_of_a_peer_are_counted_and_named_and_their_names_do_nothing(
+    run: Run, daemon: ScriptedDaemon
+) -> None:
+    bob = {"name": "bob", "pubkey": "ab" * 32, "status": "online", "role": "member"}
+    sessions = [
+        {"session_pubkey": "cd" * 32, "display_name": "claude\x1b[31m"},
+        {"session_pubkey": "ef" * 32, "display_name": ""},
+    ]
+    daemon.on(
+        "GET",
+        "/v1/peers",
+        respond(200, {"peers": [bob | {"sessions": sessions}]}),
+        respond(200, {"peers": [bob | {"sessions": sessions * 3}]}),
+    )
+    assert "2: claude\\x1b[31m, efefefef" in run("peer", "list").out
+    shown = run("peer", "list").out
+    assert "6: claude" in shown
+    assert ", and 2 more" in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.req("P13", "P11")
+def test_when_a_message_would_be_seen_is_said_in_words(run: Run, daemon: ScriptedDaemon) -> None:
+    def peer(name: str, **more: object) -> dict[str, object]:
+        return {"name": name, "pubkey": "ab" * 32, "status": "online", "role": "member", "sessions": [], **more}
+
+    peers = [
+        peer("ann", reach="now", unread=0, last_read_at="2026-01-31T12:00:00.000Z"),
+        peer("bob", reach="on_return", lease_left_ms=62_001, unread=3),
+        peer("cat", reach="waits", waiting=12, unread=4),
+        peer("dan", reach="a newer word"),
+    ]
+    daemon.on("GET", "/v1/peers", respond(200, {"peers": peers}))
+    lines = run("peer", "list", "--all").out.splitlines()
+    assert lines[0].split("  ")[0] == "NAME"
+    assert "its daemon takes it now" in lines[1]
+    assert "2026-01-31T12:00:00.000Z" in lines[1]
+    assert "on its return (lease for 63 s more)" in lines[2]
+    assert "waits: 12 undelivered" in lines[3]
+    assert "a newer word" in lines[4]
 
 
 # --- the outbox ------------------------------------------------------------------------------------------

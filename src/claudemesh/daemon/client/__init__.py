@@ -256,6 +256,10 @@ class Client:
     def member_role(self, member: str, role: str) -> Json:
         return self._post("/v1/member/role", {"member": member, "role": role})
 
+    def presence_end(self) -> Json:
+        """Leave at once in the eyes of the others, without waiting for the lease to end."""
+        return self._post("/v1/presence/end", {})
+
     def mesh_set(self, **changes: str | int) -> Json:
         return self._post("/v1/mesh/set", changes)
 

@@ -11,6 +11,7 @@ from claudemesh.daemon.http.manage import manage_routes
 from claudemesh.daemon.http.outbox import outbox_routes
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.http.sends import send_routes
+from claudemesh.daemon.http.sessions import session_routes
 from claudemesh.daemon.http.status import document_route, status_routes
 from claudemesh.daemon.settings import Ipc
 from claudemesh.kernel.errors import (
@@ -41,6 +42,7 @@ def daemon_routes(parts: Parts) -> list[Route]:
         *inbox_routes(parts),
         *outbox_routes(parts),
         *control_routes(parts),
+        *session_routes(parts),
         *event_routes(parts),
         *manage_routes(parts),
         *status_routes(parts),

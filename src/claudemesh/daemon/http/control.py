@@ -15,6 +15,7 @@ from claudemesh.kernel.errors import (
     LeaseLost,
     NotFound,
 )
+from claudemesh.wire.frames import PRESENCE_END
 from claudemesh.wire.instants import render_instant
 from claudemesh.wire.names import ABOUT_LENGTH_MAX, SENDS_PER_WINDOW_MAX, TOPIC_PATTERN, Policy
 
@@ -66,6 +67,10 @@ class MeshBody(msgspec.Struct, frozen=True, omit_defaults=True):
     sends_per_window: Annotated[int, msgspec.Meta(ge=1, le=SENDS_PER_WINDOW_MAX)] | None = None
 
 
+class NoArguments(msgspec.Struct, frozen=True):
+    """An empty object."""
+
+
 class PeersQuery(msgspec.Struct, frozen=True):
     everyone: bool = msgspec.field(name="all", default=False)
 
@@ -73,12 +78,42 @@ class PeersQuery(msgspec.Struct, frozen=True):
 # What the broker answers, for the document: it is passed on as it came, and a newer broker may say more.
 
 
-class ShownPeer(msgspec.Struct, frozen=True):
+class PeerSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of a member's processes, as it says itself; `transport` and what follows only with `all`."""
+
+    session_pubkey: str
+    display_name: str = ""
+    role: str = ""
+    cwd: str = ""
+    groups: list[str] = []
+    topics: list[str] = []
+    mcp_servers: list[str] = []
+    since: str | None = None
+    transport: Literal["online", "offline"] | None = None  # whether a socket carries its lease just now
+    lease_left_ms: int | None = None
+    instance_id: str | None = None
+
+
+class ShownPeer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A member; `transport` and what follows only with `all`.
+
+    `reach` says what becomes of a message that is sent now: it is there at once, when its daemon returns within the
+    lease, or it waits.
+    """
+
     name: str
     pubkey: str
     role: str
     status: Literal["online", "offline", "unknown"]  # unknown: the broker is away, and these are whom we knew
     about: str = ""
+    member_id: str | None = None
+    sessions: list[PeerSession] = []
+    transport: Literal["online", "offline", "away"] | None = None
+    lease_left_ms: int | None = None
+    waiting: int | None = None
+    unread: int | None = None
+    last_read_at: str | None = None
+    reach: Literal["now", "on_return", "waits"] | None = None
 
 
 class Peers(msgspec.Struct, frozen=True):
@@ -113,7 +148,14 @@ class Work(Lease, frozen=True, kw_only=True):
 
 
 _ON_THE_WIRE: Final = {"topic": "name", "queue": "name"}
-_INSTANTS: Final = frozenset({"accepted_at", "created_at", "lease_expires_at", "revoked_at"})
+_INSTANTS: Final = frozenset({
+    "accepted_at",
+    "created_at",
+    "last_read_at",
+    "lease_expires_at",
+    "revoked_at",
+    "since",
+})  # fmt: skip
 
 
 def control_routes(parts: Parts) -> list[Route]:
@@ -136,13 +178,24 @@ def control_routes(parts: Parts) -> list[Route]:
 
     async def peers(request: Request) -> Response:
         try:
-            return await call("peers", {"all": request.query.everyone})
+            answer: dict[str, Any] = await receiving.link.call("peers", {"all": request.query.everyone})
+            return json_response(answer | {"peers": [_shown_peer(peer) for peer in answer["peers"]]})
         except BrokerUnreachable:  # who was there when we last heard, and that we cannot tell more
             known = [
-                {"name": member.name, "pubkey": member.pubkey, "role": member.role, "status": "unknown"}
+                {
+                    "name": member.name,
+                    "pubkey": member.pubkey,
+                    "role": member.role,
+                    "status": "unknown",
+                    "sessions": [],
+                }
                 for member in receiving.directory.members
             ]
             return json_response({"peers": known})
+
+    async def end_presence(_: Request) -> Response:
+        await parts.sessions.end_all()
+        return await call(PRESENCE_END, {})
 
     return [
         _post("/v1/topic/create", passed_on("topic.create"), TopicBody, "Make a topic, or find it made."),
@@ -164,7 +217,16 @@ def control_routes(parts: Parts) -> list[Route]:
         ),
         _post("/v1/mesh/set", passed_on("mesh.set"), MeshBody, "Change what the mesh goes by."),
         _post("/v1/profile", passed_on("profile"), ProfileBody, "Tell the others about this member."),
-        _get("/v1/peers", peers, "Who is in the mesh, and who of them is connected.", Peers, PeersQuery),
+        _get("/v1/peers", peers, "Who is there, each with its sessions; with `all`, everybody.", Peers, PeersQuery),
+        Route(
+            method="POST",
+            path="/v1/presence/end",
+            handler=end_presence,
+            summary="Leave at once in the eyes of the others, with all sessions; the next connection is a return.",
+            request=NoArguments,
+            response=dict[str, Any],
+            errors=(BrokerUnreachable,),
+        ),
     ]
 
 
@@ -194,6 +256,10 @@ def _get(
         response=answer,
         errors=(BrokerUnreachable, InvalidRequest),
     )
+
+
+def _shown_peer(peer: dict[str, Any]) -> dict[str, Any]:
+    return _dated(peer) | {"sessions": [_dated(session) for session in peer.get("sessions", ())]}
 
 
 def _dated(answer: dict[str, Any]) -> dict[str, Any]:

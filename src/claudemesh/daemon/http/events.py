@@ -52,7 +52,7 @@ def _render(entry: TimelineEntry, epoch: str) -> bytes:
     if entry.message is not None:
         data = shown_message(entry.message, epoch)
     else:
-        data = {**data, "at": render_instant(entry.at)}
+        data = {"at": render_instant(entry.at), **data}  # who comes and goes has the broker's time for it
     # JSON has no line breaks of its own, so one data line holds it all.
     return b"id: %b.%d\nevent: %b\ndata: %b\n\n" % (
         epoch.encode(),

@@ -45,6 +45,7 @@ class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any] | None
     priority: str
     reply_to_id: str | None
+    to_session: str | None  # the key of the session that was meant, if one was
     accepted_at: str
     received_at: str
     read_at: str | None
@@ -171,6 +172,7 @@ def shown_message(message: InboxMessage, epoch: str) -> ShownMessage:
         meta=message.meta,
         priority=message.priority,
         reply_to_id=message.reply_to or None,
+        to_session=message.to_session,
         accepted_at=render_instant(message.accepted_at),
         received_at=render_instant(message.received_at),
         read_at=None if message.read_at is None else render_instant(message.read_at),

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from claudemesh.asgi.tokens import TokenFile
+from claudemesh.daemon.connector import Connector
 from claudemesh.daemon.feed import Feed
 from claudemesh.daemon.identity import Identity
-from claudemesh.daemon.link import Connector
 from claudemesh.daemon.marks import Marks
 from claudemesh.daemon.metrics import DaemonMetrics
 from claudemesh.daemon.operate import Operating
@@ -13,6 +13,7 @@ from claudemesh.daemon.ports import InboxStore, OutboxStore
 from claudemesh.daemon.pressure import Pressure
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
+from claudemesh.daemon.sessions import Sessions
 from claudemesh.daemon.settings import DaemonSettings, LiveConfig
 from claudemesh.daemon.tracing import Tracing
 from claudemesh.runtime.world import World
@@ -37,4 +38,5 @@ class Parts:
     connector: Connector
     feed: Feed
     marks: Marks
+    sessions: Sessions
     started_ms: int  # of the monotonic clock

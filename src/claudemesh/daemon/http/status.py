@@ -25,6 +25,7 @@ IPC_FEATURES: Final = [
     "outbox",
     "peers",
     "profile",
+    "sessions",
 ]
 
 

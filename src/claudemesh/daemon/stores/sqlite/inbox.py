@@ -24,6 +24,7 @@ _HERE: Final = files("claudemesh.daemon.stores.sqlite")
 _SQL: Final = load_queries(_HERE / "inbox.sql")
 PAGE_BYTES: Final = 8 * 1024 * 1024  # of bodies; a page ends with the message that reaches it
 SWEPT_UPTO: Final = "swept_upto"  # no event up to this one is sure to be there
+PRESENCE_SEQ: Final = "presence_seq"  # up to which of the broker's numbers was told who comes and goes
 RESTORING: Final = "restoring"  # up to which history id, while it is not over
 
 SCHEMA: Final = Schema(0x636D6962, load_migrations(_HERE / "migrations" / "inbox"))  # "cmib"
@@ -45,6 +46,12 @@ class _Restoration:
     upto: int | None  # None when there is no more
 
 
+@dataclass(frozen=True, slots=True)
+class _Comings:
+    happened: Sequence[Happened]
+    upto: int | None  # None where the broker numbers nothing
+
+
 class SqliteInboxStore(SqliteStore):
     schema, queries = SCHEMA, _SQL
 
@@ -62,8 +69,14 @@ class SqliteInboxStore(SqliteStore):
         self._database.write_blocking(_note_restored, 0)
 
     async def restored_upto(self) -> int | None:
+        return await self._recall_number(RESTORING)
+
+    async def presence_seq(self) -> int | None:
+        return await self._recall_number(PRESENCE_SEQ)
+
+    async def _recall_number(self, name: str) -> int | None:
         def query(connection: apsw.Connection) -> int | None:
-            rows: list[Any] = connection.execute(_SQL["recall"], (RESTORING,)).fetchall()
+            rows: list[Any] = connection.execute(_SQL["recall"], (name,)).fetchall()
             return int(rows[0][0]) if rows else None
 
         return await self._database.read(query)
@@ -84,6 +97,9 @@ class SqliteInboxStore(SqliteStore):
     async def append_events(self, happened: Sequence[Happened]) -> list[TimelineEntry]:
         outcomes = await self._database.write_many(self._append_events, happened)
         return [outcome for outcome in outcomes if isinstance(outcome, TimelineEntry)]
+
+    async def append_presence(self, happened: Sequence[Happened], upto: int | None) -> list[TimelineEntry]:
+        return await self._database.write(self._append_presence, _Comings(tuple(happened), upto))
 
     async def events(self, after_seq: int, limit: int) -> list[TimelineEntry]:
         def query(connection: apsw.Connection) -> list[TimelineEntry]:
@@ -115,8 +131,14 @@ class SqliteInboxStore(SqliteStore):
         return await self._database.write(_sweep, sweep)
 
     async def unread(self) -> int:
+        return await self._count("unread", ())
+
+    async def unread_of(self, session_pubkey: str) -> int:
+        return await self._count("unread_of", (session_pubkey,))
+
+    async def _count(self, name: str, bindings: tuple[str, ...]) -> int:
         def query(connection: apsw.Connection) -> int:
-            row: Any = connection.execute(_SQL["unread"]).fetchall()[0]
+            row: Any = connection.execute(_SQL[name], bindings).fetchall()[0]
             return int(row[0])
 
         return await self._database.read(query)
@@ -142,6 +164,12 @@ class SqliteInboxStore(SqliteStore):
     ) -> Sequence[TimelineEntry | MeshError]:
         full = refusal_beyond(connection, self._limit_bytes)
         return [full] * len(happened) if full else _append_events(connection, happened)
+
+    def _append_presence(
+        self, connection: apsw.Connection, comings: Sequence[_Comings]
+    ) -> Sequence[list[TimelineEntry] | MeshError]:
+        full = refusal_beyond(connection, self._limit_bytes)
+        return [full or _append_comings(connection, one) for one in comings]
 
 
 def _store_new(
@@ -184,6 +212,12 @@ def _append_events(connection: apsw.Connection, happened: Sequence[Happened]) ->
         TimelineEntry(seq=seq, type=event.type, at=event.at, data=event.data, message=None)
         for seq, event in numbered
     ]
+
+
+def _append_comings(connection: apsw.Connection, comings: _Comings) -> list[TimelineEntry]:
+    if comings.upto is not None:
+        connection.execute(_SQL["remember"], (PRESENCE_SEQ, str(comings.upto)))
+    return _append_events(connection, comings.happened)
 
 
 def _last_event(connection: apsw.Connection) -> int:
@@ -277,6 +311,7 @@ def _as_message(seq: int, item: DeliverItem, received_at: int) -> InboxMessage:
         accepted_at=item.accepted_at,
         received_at=received_at,
         read_at=None,
+        to_session=item.to_session,
     )
 
 
@@ -312,7 +347,7 @@ def _up_to_bytes(
 
 def _message(row: Sequence[Any]) -> InboxMessage:
     (seq, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, body, *rest) = row
-    meta, priority, reply_to, accepted_at, received_at, read_at = rest
+    meta, priority, reply_to, accepted_at, received_at, read_at, to_session = rest
     return InboxMessage(
         seq=seq,
         client_message_id=client_message_id,
@@ -328,4 +363,5 @@ def _message(row: Sequence[Any]) -> InboxMessage:
         accepted_at=accepted_at,
         received_at=received_at,
         read_at=read_at,
+        to_session=to_session,
     )

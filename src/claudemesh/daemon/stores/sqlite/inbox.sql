@@ -27,7 +27,7 @@ INSERT INTO inbox_words (rowid, body) VALUES (?1, ?2);
 -- Oldest first; a filter that is null lets everything through.
 SELECT
     seq, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, body, meta, priority,
-    reply_to, accepted_at, received_at, read_at
+    reply_to, accepted_at, received_at, read_at, to_session
 FROM inbox
 WHERE seq > :after
     AND (:since IS NULL OR received_at >= :since)
@@ -43,7 +43,7 @@ ORDER BY seq LIMIT :limit;
 -- As `page`, for messages that hold all the words.
 SELECT
     inbox.seq, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, inbox.body, meta,
-    priority, reply_to, accepted_at, received_at, read_at
+    priority, reply_to, accepted_at, received_at, read_at, to_session
 FROM inbox_words JOIN inbox ON inbox.seq = inbox_words.rowid
 WHERE inbox_words MATCH :words AND inbox_words.rowid > :after
 ORDER BY inbox_words.rowid LIMIT :limit;
@@ -52,7 +52,7 @@ ORDER BY inbox_words.rowid LIMIT :limit;
 -- By the broker's id.
 SELECT
     seq, client_message_id, broker_message_id, history_id, sender_pubkey, sender_name, topic, body, meta, priority,
-    reply_to, accepted_at, received_at, read_at
+    reply_to, accepted_at, received_at, read_at, to_session
 FROM inbox WHERE broker_message_id = ?1;
 
 -- name: bounds
@@ -66,11 +66,15 @@ SELECT
 -- What nobody marked as read yet.
 SELECT count(*) FROM inbox WHERE read_at IS NULL;
 
+-- name: unread_of
+-- And that named a session.
+SELECT count(*) FROM inbox WHERE to_session = ?1 AND read_at IS NULL;
+
 -- name: events
 -- What happened after a number, oldest first; a message comes with its row. What was restored happened before.
 SELECT
     event.seq, event.type, event.at, event.data, client_message_id, broker_message_id, history_id, sender_pubkey,
-    sender_name, topic, body, meta, priority, reply_to, accepted_at, received_at, read_at
+    sender_name, topic, body, meta, priority, reply_to, accepted_at, received_at, read_at, to_session
 FROM event LEFT JOIN inbox ON inbox.seq = event.seq
 WHERE event.seq > ?1 AND event.type <> 'restored' ORDER BY event.seq LIMIT ?2;
 

@@ -38,6 +38,7 @@ CREATE TABLE inbox_tombstone (
 
 CREATE INDEX inbox_by_broker_id ON inbox (broker_message_id);
 CREATE INDEX inbox_unread ON inbox (seq) WHERE read_at IS NULL;
+CREATE INDEX inbox_unread_of ON inbox (to_session) WHERE to_session IS NOT NULL AND read_at IS NULL;
 CREATE INDEX inbox_untold ON inbox (seq) WHERE read_at IS NOT NULL AND read_told = 0;
 
 -- The words of the bodies, kept by the store itself; the bodies stand in the inbox. Nothing is ranked, so no sizes.
