@@ -104,6 +104,12 @@ SELECT 0 AS id, '' AS what, 0 AS mesh_id, 0 AS sender_id, '' AS client_message_i
   0 AS history_id, 0 AS deleted_at
 WHERE false
 
+-- name: presence_event
+-- None.
+SELECT 0 AS id, 0 AS mesh_id, 0 AS member_id, '' AS session_pubkey, '' AS presence_uid, '' AS what, 0 AS at,
+  '' AS because, 0 AS seq
+WHERE false
+
 -- name: history_jump
 -- None.
 SELECT 0 AS mesh_id, 0 AS after_history_id, 0 AS skipped, 0 AS epoch WHERE false

@@ -25,7 +25,9 @@ def test_a_report_is_shown_whole_from_disk(browser: Browser, tmp_path: Path, wid
     page.goto(file.as_uri())
 
     plots = page.locator("svg.plot")
-    assert plots.count() == 7  # traffic, latency of two meshes, dead letters, members, presence, lease expiries
+    # Traffic, latency of two meshes, dead letters, members; who was there and time in grace of both, how sessions
+    # ended, what an inbox was told of peers; lease expiries.
+    assert plots.count() == 12
     for i in range(plots.count()):
         box = plots.nth(i).bounding_box()
         assert box is not None

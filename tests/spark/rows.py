@@ -88,6 +88,35 @@ def happen(  # noqa: PLR0913 - what a journal has
     )
 
 
+def lease(  # noqa: PLR0913 - what a journal has
+    rows: Rows,
+    what: str,
+    uid: str,
+    member: int = ALICE,
+    *,
+    at: int = NOW,
+    session: str = "",
+    because: str | None = None,
+) -> None:
+    """Append to the journal of leases."""
+    mesh_id = rows["history_counter"][0]["mesh_id"]
+    is_announced = what in ("joined", "left")
+    numbers = [row["seq"] for row in rows["presence_event"] if row["seq"] is not None]
+    rows["presence_event"].append(
+        {
+            "id": 1000 * mesh_id + len(rows["presence_event"]),
+            "mesh_id": mesh_id,
+            "member_id": _own(mesh_id, member),
+            "session_pubkey": session,
+            "presence_uid": uid,
+            "what": what,
+            "at": at,
+            "because": because,
+            "seq": max(numbers, default=0) + 1 if is_announced else None,
+        }
+    )
+
+
 def bury(rows: Rows, history_id: int) -> None:
     """Leave the tombstone of a message that the store deleted. Its rows stay: they were copied before."""
     (sent,) = [one for one in rows["message_history"] if one["history_id"] == history_id]

@@ -23,6 +23,7 @@ KEYS = {
     "delivery_queue": ("mesh_id", "history_id", "recipient_id"),
     "mention_index": ("mesh_id", "history_id", "mentioned"),
     "delivery_event": ("id",),
+    "presence_event": ("id",),
     "tombstone": ("id",),
 }
 

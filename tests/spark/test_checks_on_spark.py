@@ -25,7 +25,7 @@ def frame(spark: SparkSession, one: Input, rows: Iterable[tuple[Any, ...]], *mor
     return spark.createDataFrame(pa.Table.from_pylist(named, schema))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.req("S3")
 def test_spark_finds_what_sqlite_finds_in_every_broken_history_and_nothing_in_clean_ones(
     spark: SparkSession,

@@ -20,6 +20,7 @@ from tests.spark.rows import (
     forget,
     frames,
     happen,
+    lease,
     together,
     town,
 )
@@ -222,4 +223,6 @@ def _busy(mesh_id: int) -> Rows:
     happen(rows, accept(rows, "dm", "1", sender=ALICE), "read")
     accept(rows, "topic", "2", to=[BOB, CAROL], mentions=["bob"])
     accept(rows, "queue", "3")
+    for what in ("joined", "offline", "online", "left"):
+        lease(rows, what, f"lease of {mesh_id}")
     return rows

@@ -17,7 +17,7 @@ from claudemesh.cli.main import main
 from claudemesh.pipeline import session
 from tests.spark.stores import writing
 
-WITHIN_S = 300.0
+WITHIN_S = 900.0  # niced, beside everything else, on a slow machine
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from claudemesh.pipeline.registry import JOBS
 from claudemesh.pipeline.report.build import build_report
 from claudemesh.pipeline.sources.model import fields
 from tests.doubles import ManualClock
-from tests.spark.rows import ALICE, BOB, HOUR_MS, NOW, Rows, accept, bury, happen, town
+from tests.spark.rows import ALICE, BOB, HOUR_MS, NOW, Rows, accept, bury, happen, lease, town
 from tests.unit.pipeline.archives import document, found
 from tests.unit.pipeline.ledgers import clean_ledger
 
@@ -113,6 +113,9 @@ def small_town() -> Rows:
     dead = accept(rows, "topic", "t1", at=NOW - HOUR_MS, to=(ALICE, BOB))
     happen(rows, dead, "dead", at=NOW, reason="expired")
     bury(rows, 1)
+    for what, minutes in (("joined", 0), ("offline", 20), ("online", 21), ("offline", 40), ("left", 50)):
+        because = "expired" if what == "left" else None
+        lease(rows, what, "lease", at=NOW - HOUR_MS + 60_000 * minutes, because=because)
     return rows
 
 
@@ -244,4 +247,8 @@ def test_a_report_shows_totals_that_are_the_stores_own(scene: Scene) -> None:
         ("alice", 3, 0),
         ("bob", 0, 2),
     }
+    [there] = source["presence"]
+    assert (there["mesh"], there["sessions"], there["peak"], there["flaps"]) == ("town", 1, 1, 1)
+    assert (there["returned_share"], there["max_ms"]) == (0.5, 600_000)
+    assert source["endings"] == [{"mesh": "town", "because": "expired", "sessions": 1}]
     assert [verdict["name"] for verdict in report["verdicts"]] == ["reconciliation", "orphans", "audit"]

@@ -4,6 +4,7 @@ python -m tests.spark.writer URL
 fill 100      accept so many, of every kind; acknowledge, read, lease and answer some of them
 old 100       accept so many that are older than retention allows, and acknowledge them
 sweep         retention
+visit 3       have so many come, one after the other, and go
 live          all of that, over and over, until the next line comes
 """
 
@@ -28,6 +29,7 @@ from tests.contract.broker.backends import (
     settle,
     subscribe,
 )
+from tests.contract.pipeline.visits import visit
 from tests.doubles import ManualClock
 
 DAY = 86_400_000
@@ -80,8 +82,13 @@ class Writer:
             assert isinstance(sent, Accepted)
             await self._stores.deliveries.ack(self._past["ben"], [sent.history_id], then)
 
+    async def visit(self, number: int) -> None:
+        for _ in range(number):
+            await visit(self._stores, self._town, "carol", f"session-{next(self._ids)}")
+
     async def sweep(self) -> None:
-        await Upkeep(self._stores.upkeep, self._stores.work, SystemClock(), Observer(), 365).sweep()
+        stores = self._stores
+        await Upkeep(stores.upkeep, stores.work, stores.presence, SystemClock(), Observer(), 365).sweep()
 
     async def reuse(self) -> None:
         """Give an id up, let it be forgotten, and use it after all."""
@@ -101,13 +108,16 @@ class Writer:
     async def live(self) -> None:
         await self.old(3)
         await self.fill(8)
+        await self.visit(1)
         await self.sweep()
 
 
 async def main(url: str) -> None:
     is_file = url.startswith("sqlite:///")
     backend = SqliteBackend(256) if is_file else PostgresBackend(url)
-    stores = await backend.open(Path(url.removeprefix("sqlite:///")).parent, ManualClock())
+    clock = ManualClock()
+    clock.wall = NOW
+    stores = await backend.open(Path(url.removeprefix("sqlite:///")).parent, clock)
     writer = await Writer.begin(stores)
     print("ready", flush=True)  # noqa: T201 - to whoever started it
     loop = asyncio.get_running_loop()

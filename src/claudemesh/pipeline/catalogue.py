@@ -96,6 +96,7 @@ def _whole(name: str, /, **types: Type) -> Table:
 
 _HISTORY: Final = Series("history", "history_id", within="mesh_id")
 _EVENTS: Final = Series("delivery_event", "id", is_journal=True)
+_LEASES: Final = Series("presence_event", "id", is_journal=True)
 _TOMBSTONES: Final = Series(TOMBSTONE, "id", is_journal=True)
 _MESSAGE: Final = Grave("message", ("mesh_id", "history_id"))
 _ID: Final = Grave("dedupe", ("broker_message_id",))  # not by the id itself: it may be in use again
@@ -169,6 +170,22 @@ BROKER: Final = Kind(
             series=_EVENTS,
             key=("id",),
             grave=_MESSAGE,
+        ),
+        Table(
+            name="presence_event",  # all that leases were; what is swept after a long time leaves no tombstone
+            columns=_columns(
+                id="bigint",
+                mesh_id="bigint",
+                member_id="bigint",
+                session_pubkey="string",
+                presence_uid="string",
+                what="string",
+                at="bigint",
+                because="string",
+                seq="bigint",
+            ),
+            series=_LEASES,
+            key=("id",),
         ),
         Table(
             name=TOMBSTONE,

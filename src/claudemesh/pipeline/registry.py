@@ -3,7 +3,7 @@
 from typing import Final
 
 from claudemesh.pipeline.heads import publish_audit
-from claudemesh.pipeline.jobs import audit, latency, ledger, limits, orphans, retention, search, traffic
+from claudemesh.pipeline.jobs import audit, latency, ledger, limits, orphans, presence, retention, search, traffic
 from claudemesh.pipeline.outputs import Job, Total
 from claudemesh.pipeline.plans import publish_plan
 from claudemesh.pipeline.shards import publish_archive
@@ -68,6 +68,13 @@ JOBS: Final = {
                 "messages": Total("message_history", "messages"),
                 "deliveries": Total("delivery.{state}", "deliveries"),
             },
+            has_figures=True,
+        ),
+        Job(
+            name="presence",
+            kind="broker",
+            outputs={"sessions": presence.sessions, "days": presence.days, "endings": presence.endings},
+            partition_by={"sessions": _MESH_AND_DAY},
             has_figures=True,
         ),
         Job(

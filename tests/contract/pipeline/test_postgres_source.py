@@ -12,6 +12,7 @@ from claudemesh.pipeline.sources.postgres import PostgresBroker
 from claudemesh.runtime.clock import SystemClock
 from tests.contract.broker.backends import NOW, batch, dm, post, settle, subscribe, ulids
 from tests.contract.pipeline.pulling import Copy
+from tests.contract.pipeline.visits import VISIT, visit
 
 BURY = (
     "INSERT INTO mesh.tombstone (what, mesh_id, sender_id, client_message_id, deleted_at) "
@@ -86,6 +87,21 @@ async def test_a_row_that_changes_is_copied_once_and_its_changes_are_rows(
         (1, "delivered", NOW + 5)
     ]
     assert copy.counts["delivery.delivered"] == copy.counts["delivery.accepted"] == 1
+
+
+@pytest.mark.req("S1")
+async def test_what_happened_to_leases_is_copied_once_in_its_order(copy: Copy, stores: PostgresStores) -> None:
+    town = await settle(stores, "alice", "bob")
+    await visit(stores, town, "alice")
+    await visit(stores, town, "bob", "key")
+    copy.pull()
+    await visit(stores, town, "alice")
+    assert copy.pull() == len(VISIT)
+    assert copy.pull() == 0
+    events = sorted(copy.rows["presence_event"], key=lambda event: event["id"])
+    assert [event["what"] for event in events] == 3 * VISIT
+    assert [event["seq"] for event in events if event["seq"] is not None] == [1, 2, 3, 4, 5, 6]
+    assert [event["session_pubkey"] for event in events if event["what"] == "left"] == ["", "key", ""]
 
 
 @pytest.mark.req("S1")

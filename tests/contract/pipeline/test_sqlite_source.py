@@ -23,6 +23,7 @@ from claudemesh.pipeline.sources import sqlite
 from claudemesh.pipeline.sources.sqlite import SqliteStore
 from claudemesh.pipeline.stores import find_stores, open_stores
 from tests.contract.pipeline.pulling import Copy
+from tests.contract.pipeline.visits import VISIT
 from tests.spark.stores import writing
 
 MIGRATIONS = Path(claudemesh.__file__).parent / "daemon" / "stores" / "sqlite" / "migrations"
@@ -62,6 +63,37 @@ def test_a_brokers_store_is_copied_once_and_what_is_deleted_has_its_tombstone(tm
     assert len(gone) == 3
     assert copy.counts["message_history"] == len(history) - len(gone)
     assert {row["slug"] for row in copy.wholes["mesh"]} == {"demo", "past"}
+
+
+@pytest.mark.req("S1")
+def test_what_happened_to_leases_is_copied_once_in_its_order(tmp_path: Path) -> None:
+    copy = Copy(SqliteStore(tmp_path / "broker.db", BROKER))
+    with writing(f"sqlite:///{tmp_path}/broker.db") as writer:
+        writer.say("visit 2")
+        copy.pull()
+        writer.say("visit 1")
+        assert copy.pull() == len(VISIT)
+        assert copy.pull() == 0
+    events = copy.rows["presence_event"]
+    assert [event["what"] for event in events] == 3 * VISIT
+    assert [event["id"] for event in events] == sorted({event["id"] for event in events})
+    assert [event["seq"] for event in events if event["seq"] is not None] == [1, 2, 3, 4, 5, 6]
+    assert len({(event["presence_uid"], event["session_pubkey"]) for event in events}) == 3
+
+
+@pytest.mark.req("S1")
+def test_of_leases_a_cut_has_all_that_its_moment_has_and_a_file_without_them_went_back(tmp_path: Path) -> None:
+    """They are a journal: read in the moment of the cut, and not up to the marks before it."""
+    store = SqliteStore(tmp_path / "broker.db", BROKER)
+    with writing(f"sqlite:///{tmp_path}/broker.db") as writer:
+        moments = store.moments()
+        first = next(moments)
+        writer.say("visit 1")
+        second = next(moments)
+        assert second.position["presence_event"][0][0] == first.position["presence_event"][0][0] + len(VISIT)
+        assert second.has_news(first.position)
+        assert first.went_back(second.position)
+        assert list(moments) == []
 
 
 @pytest.mark.req("S1")

@@ -2,8 +2,8 @@
 
 The same seed makes the same history. There are retries, answers that got lost, refusals, topics, queues, rows that
 wait, that were given up or sent again by an operator, deliveries that were given back, and messages that retention
-deleted, one of whose ids was forgotten and used anew; and a ledger beside. `mutations` breaks the promises, one by
-one.
+deleted, one of whose ids was forgotten and used anew; leases, the first of which a store forgets; and a ledger
+beside. `mutations` breaks the promises, one by one.
 """
 
 import random
@@ -257,11 +257,29 @@ class Story:
         self.call(name, "swap", ev, key="document", id=str(version - 1), version=version)
 
     def visit(self, name: str, session: str) -> None:
-        for watcher in NAMES[:2]:
-            self.log(watcher, "joined", "ok", self.now, key=name, id=session)
-        self.call(name, "resume", "ok", id=f"token-{session}")
-        for watcher in NAMES[:2]:
-            self.log(watcher, "left", "ok", self.now, key=name, id=session)
+        """Come twice under one key; the second time another instance takes over, and loses its socket."""
+        for lease in (f"{self.mesh}-{session}-1", f"{self.mesh}-{session}-2"):
+            self.lease(name, session, lease, "joined")
+            for watcher in NAMES[:2]:
+                self.log(watcher, "joined", "ok", self.now, key=name, id=session)
+            last = lease
+            if lease.endswith("2"):
+                last = f"{lease}b"
+                self.lease(name, session, lease, "ended")
+                self.lease(name, session, last, "begun", "offline", "online", "swapped")
+                self.call(name, "resume", "ok", id=f"token-{session}")
+            self.lease(name, session, last, "offline", "left")
+            for watcher in NAMES[:2]:
+                self.log(watcher, "left", "ok", self.now, key=name, id=session)
+
+    def lease(self, name: str, session: str, lease: str, *happened: str) -> None:
+        """Append to the journal of leases."""
+        events = self.broker["presence_event"]
+        for what in happened:
+            numbered = [row["seq"] for row in events if row["seq"] is not None]
+            event = {"id": events[-1]["id"] + 1 if events else 1, "mesh_id": 1, "member_id": self.number(name)}
+            event |= {"session_pubkey": session, "presence_uid": lease, "what": what}
+            events.append({**event, "seq": max(numbered, default=0) + 1 if what in ("joined", "left") else None})
 
     # --- retention ---
 
@@ -277,6 +295,8 @@ class Story:
             if not self.is_lake:
                 for table in OF_MESSAGES:
                     self.broker[table][:] = [row for row in self.broker[table] if not at.items() <= row.items()]
+        if not self.is_lake:
+            del self.broker["presence_event"][:7]  # of the first that is left, the beginning is gone
         if oldest:
             self.forget(oldest[0])
 
@@ -298,6 +318,8 @@ class Story:
 
 def clean(seed: int, mesh: str = "mesh", *, steps: int = 120, is_lake: bool = True) -> Story:
     story = Story(seed, mesh, is_lake=is_lake)
+    for name in NAMES:
+        story.lease(name, "", f"{mesh}-{name}-daemon", "joined")  # beside whom sessions come and go
     for step in range(steps):
         who = story.dice.choice(NAMES)
         other = story.dice.choice([name for name in NAMES if name != who])

@@ -300,8 +300,14 @@ def replaced_blindly(story: Story) -> None:
     append(story, lines_of(story, "swap", "ok")[-1], id="1", version=1000)
 
 
-def told_twice(story: Story) -> None:
-    append(story, lines_of(story, "joined", "ok")[-1])
+def told_twice_of_a_departure(story: Story) -> None:
+    append(story, lines_of(story, "left", "ok")[-1])
+
+
+def told_twice_of_an_arrival(story: Story) -> None:
+    line = lines_of(story, "joined", "ok")[-1]
+    for _ in range(2):
+        append(story, line)
 
 
 def left_without_coming(story: Story) -> None:
@@ -310,6 +316,57 @@ def left_without_coming(story: Story) -> None:
 
 def resumed_twice(story: Story) -> None:
     append(story, lines_of(story, "resume", "ok")[-1], who="somebody")
+
+
+# The same in the journal of leases.
+
+
+def announced_twice(story: Story) -> None:
+    story.lease("alice", "late", "lease-1", "joined")
+    story.lease("alice", "late", "lease-2", "joined")
+
+
+def gone_twice(story: Story) -> None:
+    story.lease("alice", "late", "lease-1", "joined")
+    story.lease("alice", "late", "lease-2", "begun")
+    for lease in ("lease-1", "lease-2"):
+        story.lease("alice", "late", lease, "left")
+
+
+def gone_without_coming(story: Story) -> None:
+    story.lease("alice", "late", "lease-1", "left")
+
+
+def gone_by_a_lease_that_never_was(story: Story) -> None:
+    story.lease("alice", "late", "lease-1", "joined")
+    story.lease("alice", "late", "lease-2", "left")
+
+
+def offline_before_it_began(story: Story) -> None:
+    story.lease("alice", "late", "lease-1", "offline")
+
+
+def back_without_having_been_away(story: Story) -> None:
+    story.lease("alice", "late", "lease-1", "joined", "offline", "online", "online")
+
+
+def a_number_that_nobody_has(story: Story) -> None:
+    story.lease("alice", "late", "lease-1", "joined", "left")
+    story.broker["presence_event"][-1]["seq"] += 1
+
+
+def a_number_that_two_have(story: Story) -> None:
+    story.lease("alice", "late", "lease-1", "joined", "left")
+    story.broker["presence_event"][-1]["seq"] -= 1
+
+
+def offline_after_it_left(story: Story) -> None:
+    story.lease("alice", "late", "lease-1", "joined", "left", "offline")
+
+
+def carried_on_after_it_ended(story: Story) -> None:
+    story.lease("alice", "late", "lease-1", "joined")
+    story.lease("alice", "late", "lease-2", "begun", "ended", "swapped")
 
 
 MUTATIONS: dict[str, tuple[Mutation, ...]] = {
@@ -348,9 +405,16 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     ),
     "lost_update": (replaced_twice,),
     "stale_overwrite": (replaced_blindly,),
-    "presence_twice": (told_twice,),
-    "left_before_joined": (left_without_coming,),
-    "resume_replayed": (resumed_twice,),
+    "presence_twice": (told_twice_of_a_departure, told_twice_of_an_arrival, announced_twice, gone_twice),
+    "left_before_joined": (
+        left_without_coming,
+        gone_without_coming,
+        gone_by_a_lease_that_never_was,
+        offline_before_it_began,
+    ),
+    "presence_gap": (a_number_that_nobody_has, a_number_that_two_have),
+    "lease_after_end": (offline_after_it_left, carried_on_after_it_ended),
+    "resume_replayed": (resumed_twice, back_without_having_been_away),
 }
 
 # Whoever replaces what was replaced before also writes over it.

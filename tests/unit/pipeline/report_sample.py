@@ -56,6 +56,26 @@ def sample(*, days: int = 3, violations: int = 2) -> dict[str, Any]:
             {"mesh": "demo", "reason": "expired", "dead_letters": 31_000},
         ],
         "members": members,
+        "presence": [
+            {
+                "mesh": mesh,
+                "day": f"2026-01-{day + 1:02}",
+                "sessions": 9,
+                "begun": 4,
+                "ended": 4,
+                "peak": 5 + day,
+                "hours": 50.0,
+                "flaps": 5,
+                "graces": 8 * day,
+                "returns": 7 * day,
+                "flaps_per_hour": 0.1,
+                "returned_share": 0.875 if day else None,
+                **(dict.fromkeys(("p50_ms", "p90_ms", "p99_ms", "max_ms"), 900 * (day + 1) if day else None)),
+            }
+            for mesh in ("demo", HOSTILE)
+            for day in range(days)
+        ],
+        "endings": [{"mesh": "demo", "because": because, "sessions": 3} for because in ("expired", HOSTILE, None)],
     }
     inbox = {
         "name": "inbox-demo",

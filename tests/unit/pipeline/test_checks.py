@@ -104,6 +104,15 @@ def test_times_by_clocks_that_have_nothing_to_do_with_each_other_are_not_compare
 
 
 @pytest.mark.req("S3")
+@pytest.mark.parametrize(("swept", "found"), [(0, {"left_before_joined"}), (1, set())])
+def test_of_leases_that_began_before_all_that_is_kept_nobody_knows(swept: int, found: set[str]) -> None:
+    story = clean(5)
+    del story.broker["presence_event"][:swept]
+    story.lease("bob", "late", "lease", "offline", "left")
+    assert broken(story) == found
+
+
+@pytest.mark.req("S3")
 def test_a_broker_that_lost_everything_does_not_pass() -> None:
     story = clean(5)
     for name, rows_ in story.broker.items():

@@ -81,6 +81,7 @@ def test_a_page_draws_what_a_store_has_whatever_its_kind() -> None:
     all_ = {**broker, **inbox, **ledger, "kind": "later"}
     page = build_page({**sample(), "sources": [all_]})
     titles = ["Totals", "Traffic", "Delivery latency: demo", "Dead letters", "Members seen", "Presence"]
+    titles += ["Who was there: demo", "Time in grace: demo", "How sessions ended"]
     titles += ["Runs", "Lead times", "Lease expiries"]
     assert [title for title in titles if f"<h3>{title}</h3>" not in page] == []
 
@@ -92,8 +93,9 @@ def test_latency_beside_totals_says_that_it_is_of_more_than_these_count() -> Non
 def test_a_cut_without_anything_has_a_page_all_the_same() -> None:
     empty = sample(days=0)
     empty["sources"][0] |= {"traffic": [], "latency": [], "dead_letters": [], "members": [], "totals": {}}
+    empty["sources"][0] |= {"presence": [], "endings": []}
     empty["sources"][2] |= {"runs": [], "lead_times": [], "requeued": [], "totals": {}}
-    assert build_page(empty).count("Nothing in this cut") == 8
+    assert build_page(empty).count("Nothing in this cut") == 10
 
 
 def test_a_ledger_shows_all_runs_first_and_how_long_its_steps_took() -> None:
@@ -101,6 +103,31 @@ def test_a_ledger_shows_all_runs_first_and_how_long_its_steps_took() -> None:
     runs, times = (page.split(f"<h3>{title}</h3>")[1].split("</table>")[0] for title in ("Runs", "Lead times"))
     assert runs.index("<td>all</td>") < runs.index("&lt;img")
     assert all(f"<td>{said}</td>" in times for said in ("posted to claimed", "20 ms", "900 ms", "4 s", "1.5 min"))
+
+
+@pytest.mark.req("S4")
+def test_presence_is_drawn_by_day_and_added_up_over_all_days() -> None:
+    page = build_page(sample())
+    there, grace, ended = (
+        page.split(f"<h3>{title}</h3>")[1].split("</figure>")[0]
+        for title in ("Who was there: demo", "Time in grace: demo", "How sessions ended")
+    )
+    assert (
+        "12 sessions began; a flap is a connection that was replaced: 15, 0.1 for each hour of a session." in there
+    )
+    assert there.count("<circle") == 3 * 3
+    assert "2026-01-03  at once: 7" in there
+    assert "21 of 24 ended in a return (88%)." in grace
+    assert grace.count("<circle") == 3 * 2, "on the first day no grace was over"
+    assert "not said: 3 sessions" in ended
+
+
+def test_days_on_which_nothing_happened_divide_by_nothing() -> None:
+    quiet = sample(days=1)
+    quiet["sources"][0]["presence"][0] |= {"hours": 0.0}
+    there = build_page(quiet).split("<h3>Who was there: demo</h3>")[1]
+    assert "replaced: 5." in there.split("</figure>")[0]
+    assert "None so far." in there
 
 
 def test_of_many_runs_the_largest_are_shown_and_how_many_there_are() -> None:

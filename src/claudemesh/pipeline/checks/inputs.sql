@@ -117,6 +117,32 @@ SELECT mesh, who, id, min(CASE WHEN ev = 'invoke' THEN asked END) AS first_asked
   sum(CASE WHEN ev = 'fail' THEN 1 ELSE 0 END) AS fail_times
 FROM h WHERE f = 'send' GROUP BY mesh, who, id
 
+-- name: told
+-- Who came and who left, as somebody was told, with what they were told of the same one before.
+SELECT mesh, who, key, id, f, lag(f) OVER (PARTITION BY mesh, who, process, key, id ORDER BY n) AS before
+FROM h WHERE f IN ('joined', 'left') AND ev = 'ok'
+
+-- name: leased
+-- What happened to leases, with what happened to the same one before it, and the first number of its mesh that is
+-- known. What is swept, is swept from the beginning: a mesh that is known from its first number on is known wholly.
+SELECT e.store, e.mesh_id, x.uid AS mesh, e.member_id, m.uid AS who, e.session_pubkey, e.presence_uid AS id, e.what,
+  e.id AS number, e.seq,
+  lag(e.what) OVER (PARTITION BY e.store, e.presence_uid ORDER BY e.id) AS before,
+  max(CASE WHEN e.what IN ('left', 'ended') THEN e.what END) OVER (
+    PARTITION BY e.store, e.presence_uid ORDER BY e.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ) AS its_end,
+  min(e.seq) OVER (PARTITION BY e.store, e.mesh_id) AS first_seq
+FROM broker_presence_event AS e
+JOIN broker_mesh AS x ON x.store = e.store AND x.id = e.mesh_id
+LEFT JOIN broker_member AS m ON m.store = e.store AND m.id = e.member_id
+
+-- name: announced
+-- Who came and who left, in the order in which all are told, with what they are told of the same key before.
+SELECT store, mesh, who, session_pubkey, id, what, seq, first_seq,
+  lag(what) OVER (PARTITION BY store, mesh_id, member_id, session_pubkey ORDER BY seq, number) AS before,
+  lag(seq) OVER (PARTITION BY store, mesh_id ORDER BY seq, number) AS seq_before
+FROM leased WHERE seq IS NOT NULL
+
 -- name: step
 -- Steps of ledgers. What a mesh is elsewhere is here the run that a step belongs to.
 SELECT s.store, m.run_id AS run, s.step_id, s.status, s.lease_owner, s.lease_expires_at, s.fencing_token

@@ -13,7 +13,21 @@ from claudemesh.pipeline.catalogue import BROKER, INBOX, LEDGER, OUTBOX, Kind
 from claudemesh.storage.sqlfile import load_queries
 
 EVIDENCE: Final = ("what", "mesh", "id", "who", "detail")
-COUNTED: Final = ("h", "sent", "stored", "accepted", "queued", "received", "delivery", "step", "held", "receipted")
+COUNTED: Final = (
+    "h",
+    "sent",
+    "stored",
+    "accepted",
+    "queued",
+    "received",
+    "delivery",
+    "leased",
+    "announced",
+    "told",
+    "step",
+    "held",
+    "receipted",
+)
 
 
 class Input(NamedTuple):
@@ -31,6 +45,7 @@ class Input(NamedTuple):
 _OF_HISTORY: Final = ("mesh_id", "history_id")
 _OF_LEASE: Final = ("lease_owner", "lease_expires_at", "fencing_token")
 _OF_WORKER: Final = ("step_id", "worker_id", "fencing_token")
+_OF_KEY: Final = ("member_id", "session_pubkey")
 _OF_ID: Final = ("sender_id", "client_message_id", "broker_message_id")
 
 INPUTS: Final = (
@@ -42,6 +57,7 @@ INPUTS: Final = (
     Input(BROKER, "mention_index", _OF_HISTORY),
     Input(BROKER, "queue_lease", _OF_HISTORY),
     Input(BROKER, "delivery_event", ("id", *_OF_HISTORY, "recipient_id", "what")),
+    Input(BROKER, "presence_event", ("id", "mesh_id", *_OF_KEY, "presence_uid", "what", "seq")),
     Input(BROKER, "tombstone", ("what", *_OF_HISTORY, *_OF_ID)),
     Input(BROKER, "body", (*_OF_HISTORY, "encoding", "body")),
     Input(BROKER, "mesh", ("id", "uid")),

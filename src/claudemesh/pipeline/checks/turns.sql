@@ -1,5 +1,6 @@
 -- What was promised to those who take turns: at work, at a document, at being there. As in `sends.sql`, from the log
--- alone, since what a store says of it now, it may have said otherwise before; but a ledger keeps what it said.
+-- alone, since what a store says of it now, it may have said otherwise before; but a ledger keeps what it said, and so
+-- does the journal of leases.
 
 -- name: double_claim
 -- A lease is given once, and to one.
@@ -98,19 +99,40 @@ FROM (
 WHERE s.before > cast(s.id AS bigint)
 
 -- name: presence_twice
--- Whoever watches is told once that somebody came, and once that they left.
-SELECT f || ' ' || count(*) || ' times' AS what, mesh, id, key AS who, 'told to ' || who AS detail
-FROM h WHERE f IN ('joined', 'left') AND ev = 'ok' GROUP BY mesh, who, process, key, id, f HAVING count(*) > 1
+-- Whoever watches is told once that somebody came, and once that they left; and so it is announced.
+SELECT f || ' again' AS what, mesh, id, key AS who, 'told to ' || who AS detail
+FROM told WHERE before = f
+UNION ALL
+SELECT what || ' again', mesh, id, who, 'number ' || seq || ' in ' || store
+FROM announced WHERE before = what
 
 -- name: left_before_joined
--- Nobody leaves who has not come. Whoever begins to watch notes those who are there.
-SELECT 'left' AS what, l.mesh, l.id, l.key AS who, 'told to ' || l.who AS detail
-FROM h AS l
-LEFT JOIN h AS j ON j.mesh = l.mesh AND j.who = l.who AND j.process = l.process AND j.key = l.key AND j.id = l.id
-  AND j.f = 'joined' AND j.ev = 'ok' AND j.n < l.n
-WHERE l.f = 'left' AND l.ev = 'ok' AND j.id IS NULL
+-- Nobody leaves who has not come. Whoever begins to watch notes those who are there. Nothing happens to a lease before
+-- it begins; of one that began before all that is kept, nobody knows.
+SELECT 'left' AS what, mesh, id, key AS who, 'told to ' || who AS detail
+FROM told WHERE f = 'left' AND before IS NULL
+UNION ALL
+SELECT what, mesh, id, who, 'number ' || seq || ' in ' || store
+FROM announced WHERE what = 'left' AND before IS NULL AND first_seq = 1
+UNION ALL
+SELECT what || ' before its lease began', mesh, id, who, 'event ' || number || ' in ' || store
+FROM leased WHERE before IS NULL AND what NOT IN ('joined', 'begun') AND first_seq = 1
+
+-- name: presence_gap
+-- Whoever comes or goes has the next number of the mesh: by it others see what they missed.
+SELECT CASE WHEN seq = seq_before THEN 'numbered twice' ELSE 'numbers are missing' END AS what, mesh, id, who,
+  'from ' || seq_before || ' to ' || seq || ' in ' || store AS detail
+FROM announced WHERE seq <> seq_before + 1
+
+-- name: lease_after_end
+-- A lease that ended is over: whoever comes back gets another.
+SELECT what || ' after it ' || its_end AS what, mesh, id, who, 'event ' || number || ' in ' || store AS detail
+FROM leased WHERE its_end IS NOT NULL
 
 -- name: resume_replayed
--- A token to resume with is good for once.
+-- A token to resume with is good for once; and a lease comes back as often as it was without a socket.
 SELECT 'used ' || count(*) || ' times' AS what, mesh, id, min(who) || ' ' || max(who) AS who, '' AS detail
 FROM h WHERE f = 'resume' AND ev = 'ok' GROUP BY mesh, id HAVING count(*) > 1
+UNION ALL
+SELECT 'online after ' || before, mesh, id, who, 'event ' || number || ' in ' || store
+FROM leased WHERE what = 'online' AND before IN ('joined', 'begun', 'online', 'swapped')

@@ -2,4 +2,4 @@
 
 from typing import Final
 
-NAMES: Final = ("orphans", "retention", "audit", "limits", "latency", "search", "traffic", "ledger")
+NAMES: Final = ("orphans", "retention", "audit", "limits", "latency", "search", "traffic", "presence", "ledger")

@@ -109,11 +109,14 @@ def _describe_broker(run: Run, name: str, source: SourceCut) -> Json:
     slugs = {row["uid"]: row["slug"] for row in _rows(tables["mesh"].select("uid", "slug"))}
     since_ms = run.params.since_ms or 0
     latency = _given(run, "latency", name, "latency")
+    presence = {output: _given(run, "presence", name, output) for output in ("days", "endings")}
     return {
         "totals": pair_totals(totals, source.counts),
         "traffic": name_meshes((row for row in traffic if row["hour_at"] >= since_ms), slugs),
         "latency": name_meshes((row for row in latency if row["mesh"] and row["day"]), slugs),
         "dead_letters": name_meshes(_given(run, "latency", name, "dead_reasons"), slugs),
+        "presence": name_meshes(presence["days"], slugs),
+        "endings": name_meshes(presence["endings"], slugs),
         "members": _rows(measures.members(tables)),
     }
 

@@ -13,6 +13,7 @@ from claudemesh.pipeline.report.markup import each, el, render, verbatim
 
 KINDS: Final = ("dm", "topic", "queue")
 PERCENTILES: Final = {"p50_ms": "half", "p90_ms": "90 %", "p99_ms": "99 %"}
+PRESENCE: Final = {"sessions": "sessions", "peak": "at once", "flaps": "flaps"}
 MEMBERS_MAX: Final = 40
 MESHES_MAX: Final = 6
 REASONS_MAX: Final = 20
@@ -128,13 +129,50 @@ def _members(rows: Sequence[Row]) -> Iterable[Element]:
     latest = sorted(rows, key=lambda row: -row["last_at"])[:MEMBERS_MAX]
     spans = [plots.Span(row["name"], row["first_at"], row["last_at"], _seen(row)) for row in latest]
     more = f" The latest {len(latest)} of {len(rows)}." if len(latest) < len(rows) else ""
-    says = f"Not who was connected: from each member's first message to its last, sent or received.{more}"
+    says = f"Not who was there: from each member's first message to its last, sent or received.{more}"
     yield _card("Members seen", says, plots.spans(spans))
 
 
 def _seen(row: Row) -> str:
     last = plots.say_time(row["last_at"])
     return f"{row['name']}: {row['sent']} sent, {row['received']} received, last at {last}"
+
+
+def _presence(rows: Sequence[Row]) -> Iterable[Element]:
+    busiest = sorted(_sums(rows, "mesh", "hours").items(), key=lambda pair: -pair[1])[:MESHES_MAX]
+    for mesh, _ in busiest:
+        of_mesh = [row for row in rows if row["mesh"] == mesh]
+        days = {plots.parse_day(row["day"]): row for row in of_mesh}
+        counts = {label: {at: row[name] for at, row in days.items()} for name, label in PRESENCE.items()}
+        yield _card(f"Who was there: {mesh}", _stayed(of_mesh), plots.lines(counts, plots.say_number), counts)
+        graces = {
+            label: {at: row[name] for at, row in days.items() if row[name] is not None}
+            for name, label in PERCENTILES.items()
+        }
+        says = f"How long leases stood without a connection, by the day it was over. {_returned(of_mesh)}"
+        yield _card(f"Time in grace: {mesh}", says, plots.lines(graces, plots.say_ms), graces)
+    if not rows:
+        yield _card(
+            "Who was there", "Sessions by day, how many at once, and connections replaced.", plots.nothing()
+        )
+
+
+def _stayed(days: Sequence[Row]) -> str:
+    begun, hours, flaps = (sum(row[name] for row in days) for name in ("begun", "hours", "flaps"))
+    rate = f", {flaps / hours:.3g} for each hour of a session" if hours else ""
+    return f"{begun} sessions began; a flap is a connection that was replaced: {flaps}{rate}."
+
+
+def _returned(days: Sequence[Row]) -> str:
+    graces, returns = (sum(row[name] for row in days) for name in ("graces", "returns"))
+    return f"{returns} of {graces} ended in a return ({returns / graces:.0%})." if graces else "None so far."
+
+
+def _endings(rows: Sequence[Row]) -> Iterable[Element]:
+    counts = {key or "not said": count for key, count in _sums(rows, "because", "sessions").items()}
+    yield _card(
+        "How sessions ended", "Departures that all were told of, by reason.", plots.ranking(counts, "sessions")
+    )
 
 
 def _events(rows: Sequence[Row]) -> Iterable[Element]:
@@ -191,6 +229,8 @@ _FIGURES: Final = {  # drawn of every store that has them
     "latency": _latency,
     "dead_letters": _dead_letters,
     "members": _members,
+    "presence": _presence,
+    "endings": _endings,
     "events": _events,
     "runs": _runs,
     "lead_times": _lead_times,

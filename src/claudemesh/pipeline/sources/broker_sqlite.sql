@@ -9,6 +9,7 @@ SELECT
 SELECT
   (SELECT json_group_array(json_array(mesh_id, history_id)) FROM history_counter) AS history,
   json_array(json_array(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'delivery_event'), 0))) AS delivery_event,
+  json_array(json_array(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'presence_event'), 0))) AS presence_event,
   json_array(json_array(coalesce((SELECT max(id) FROM tombstone), 0))) AS tombstone
 
 -- name: client_message_dedupe
