@@ -129,6 +129,7 @@ async def test_the_key_of_a_session_that_ended_still_leads_to_its_member(tmp_pat
         async with opened(running) as wire:
             await wire.say(session_hello(bob, session, wire.nonce, attest(bob.keys, session)))
             await wire.expect(frames.HelloAck)
+            await wire.call("presence.end")
         async with alice.connected() as a, bob.connected() as b:
             [outcome] = await a.send(item("m1", Kind.DM, session.pubkey, "for the session"))
             assert outcome.status == 201

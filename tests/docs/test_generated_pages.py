@@ -34,7 +34,7 @@ def test_a_stale_page_is_reported_and_then_mended(
 def test_the_page_on_the_wire_leaves_out_no_purpose_no_operation_and_no_type() -> None:
     page = (ROOT / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
     nothing = MagicMock()
-    operations = Calls(nothing, nothing, nothing, nothing).operations
+    operations = Calls(nothing, nothing, nothing, nothing, nothing).operations
     purposes = [value for value in vars(signing).values() if isinstance(value, str) and value.endswith("-v1")]
     named = (*operations, *purposes, *frames.CLOSE_WORDS.values())
     assert [name for name in named if f"`{name}`" not in page] == []

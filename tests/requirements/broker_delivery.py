@@ -50,15 +50,15 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="An ephemeral daemon gets whatever is its member's.",
                 file="broker/hub.py",
-                old="return self._live.get((member_id, to_session)) or self._live.get((member_id, None), [])",
+                old="return self._live.get((member_id, to_session, False), [])",
                 new="return self.of(member_id)",
                 test="tests/acceptance/test_hard_cases.py::test_a_message_to_a_sessions_key_reaches_that_session_and_later_its_member",
             ),
             Fault(
                 what="What named a session that ended waits for it for ever.",
-                file="broker/hub.py",
-                old="return self._live.get((member_id, to_session)) or self._live.get((member_id, None), [])",
-                new="return self._live.get((member_id, to_session), [])",
+                file="broker/switchboard.py",
+                old="            self._apply(Woken([*members]))\n",
+                new="            pass\n",
                 test="tests/acceptance/test_hard_cases.py::test_a_message_to_a_sessions_key_reaches_that_session_and_later_its_member",
             ),
             Fault(
@@ -88,8 +88,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A connection that was taken over by another broker still gets what waits.",
                 file="broker/stores/postgres/deliveries.sql",
-                old="AND $3::bigint = (SELECT max(token)",
-                new="AND $3::bigint IN (SELECT token",
+                old="AND $3::bigint = (\n    SELECT max(token)",
+                new="AND $3::bigint IN (\n    SELECT token",
                 test=f"{_SEATS}::test_what_waits_is_for_the_newest_seat_and_for_the_next_newest_when_that_is_left",
             ),
             Fault(
@@ -239,7 +239,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         faults=(
             Fault(
                 what="Daemons that lost their broker together come back together.",
-                file="daemon/link.py",
+                file="daemon/connector.py",
                 old="return derive_backoff_ms(self._attempts, self._roll())",
                 new="return derive_backoff_ms(self._attempts, 0.5)",
                 test=f"{_INBOX}::test_daemons_that_lost_their_broker_come_back_at_instants_of_their_own",
@@ -348,7 +348,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 what="Whoever was put out stays connected under a session's key.",
                 file="broker/hub.py",
                 old="        for connection in self.of(member_id):\n",
-                new="        for connection in tuple(self._live.get((member_id, None), ())):\n",
+                new="        for connection in tuple(self._live.get((member_id, None, False), ())):\n",
                 test=f"{_CALLS}::test_a_member_who_is_revoked_is_put_out_at_once_and_for_good",
             ),
             Fault(
@@ -360,9 +360,9 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="A daemon that was put out asks again and again, and looks well.",
-                file="daemon/link.py",
-                old="if (closed.code, closed.reason) == _REVOKED:",
-                new="if closed.code == 0:",
+                file="daemon/connector.py",
+                old="return (closed.code, closed.reason) == _REVOKED",
+                new="return closed.code == 0",
                 test=f"{_MEMBERS}::test_a_daemon_whose_member_was_revoked_says_so_keeps_its_rows_and_rarely_asks_again",
             ),
             Fault(

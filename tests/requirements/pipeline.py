@@ -6,6 +6,7 @@ _CHECKS = "tests/unit/pipeline/test_checks.py"
 _VIEWS = "tests/spark/test_jobs_views.py"
 
 REQUIREMENTS: tuple[Requirement, ...] = (
+    # Brokers with their presence, outboxes, inboxes and ledgers are copied; the relay is not built yet.
     Requirement("S1", "Ingest is incremental and exactly once across crashes.", "contract 8", "planned"),
     Requirement("S2", "Each job rebuilds or measures its subject from stored data.", "contract 8", "planned"),
     Requirement(

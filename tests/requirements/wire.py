@@ -2,6 +2,7 @@
 
 from tests.requirements.model import Fault, Requirement
 
+_MEETINGS = "tests/integration/test_presence.py"
 _HELLO = "tests/integration/test_broker_hello.py"
 _SENDER = "tests/acceptance/test_sender_promises.py"
 _TERMS = "tests/acceptance/test_terms_and_tokens.py"
@@ -31,17 +32,17 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="What comes before the hello is answered after it.",
                 file="broker/ws.py",
-                old='            raise Closing(frames.CLOSE_UNAUTHENTICATED, "hello_required")\n        try:\n',
-                new=('            raise Closing(frames.CLOSE_BAD_FRAME, "hello_required")\n        try:\n'),
+                old='CLOSE_UNAUTHENTICATED, "hello_required")\n        return frame\n',
+                new='CLOSE_BAD_FRAME, "hello_required")\n        return frame\n',
                 test=f"{_HELLO}::test_nothing_is_understood_before_the_hello",
             ),
             Fault(
                 what="A daemon believes any certificate.",
                 file="daemon/link.py",
-                old="        proxy=None,\n",
+                old="            proxy=None,\n",
                 new=(
-                    "        proxy=None,\n"
-                    "        ssl=ssl._create_unverified_context() if settings.socket_url[2] == 's' else None,\n"
+                    "            proxy=None,\n"
+                    "            ssl=ssl._create_unverified_context() if url[2] == 's' else None,\n"
                 ),
                 test=f"{_TLS}::test_a_broker_under_another_name_than_its_certificates_is_not_spoken_to",
             ),
@@ -102,7 +103,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="A daemon ends when a broker's terms get worse, and accepts nothing more.",
-                file="daemon/link.py",
+                file="daemon/connector.py",
                 old="if not self._has_agreed:",
                 new="if self._has_agreed is not None:",
                 test=f"{_TERMS}::test_a_daemon_that_had_terms_before_goes_on_accepting_when_they_get_worse",
@@ -110,8 +111,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A hello of long ago is as good as one of now.",
                 file="broker/hello.py",
-                old="if abs(hello.timestamp_ms - now) > CLOCK_SKEW_MAX_MS:",
-                new="if hello.timestamp_ms - now > CLOCK_SKEW_MAX_MS:",
+                old="if abs(hello.timestamp_ms - now_ms) > CLOCK_SKEW_MAX_MS:",
+                new="if hello.timestamp_ms - now_ms > CLOCK_SKEW_MAX_MS:",
                 test=f"{_HELLO}::test_a_clock_that_is_too_far_off_is_told_the_right_time",
             ),
             Fault(
@@ -131,11 +132,46 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A caller that says nothing may stay.",
                 file="broker/ws.py",
-                old="async with asyncio.timeout(house.settings.hello_timeout_s):",
+                old="async with asyncio.timeout(self._house.settings.hello_timeout_s):",
                 new="async with asyncio.timeout(None):",
                 test=f"{_HELLO}::test_a_caller_that_says_nothing_is_closed",
             ),
         ),
     ),
-    Requirement("N4", "A second connection of a key follows instance and policy.", "contract 3", "planned"),
+    Requirement(
+        "N4",
+        "A second connection of a key follows instance and policy.",
+        "contract 3",
+        "proven",
+        faults=(
+            Fault(
+                what="Where the oldest is preferred, another instance takes over all the same.",
+                file="broker/presence/policy.py",
+                old="if mine is None and oldest is not None:",
+                new="if mine is not None and oldest is not None:",
+                test=f"{_MEETINGS}::test_another_instance_meets_the_policy_of_its_mesh_also_when_the_first_is_in_grace",
+            ),
+            Fault(
+                what="A daemon that comes back is taken for another one.",
+                file="broker/presence/policy.py",
+                old="if one.instance_id == identity.instance_id), None)",
+                new="if one.instance_id != identity.instance_id), None)",
+                test=f"{_MEETINGS}::test_a_second_hello_of_the_same_instance_swaps_the_socket_and_nobody_notices",
+            ),
+            Fault(
+                what="Nobody learns that an instance was refused.",
+                file="broker/seating.py",
+                old="            self._tell_meeting(arrival, Met(refused.instance_id, Meeting.REFUSED))\n",
+                new="",
+                test=f"{_MEETINGS}::test_another_instance_meets_the_policy_of_its_mesh_also_when_the_first_is_in_grace",
+            ),
+            Fault(
+                what="Whoever has to go at another broker stays.",
+                file="broker/switchboard.py",
+                old="            self.publish(Unseated(token, meeting))\n",
+                new="            pass\n",
+                test="tests/acceptance/test_several_brokers.py::test_two_instances_meet_across_brokers_by_the_policy_of_their_mesh",
+            ),
+        ),
+    ),
 )

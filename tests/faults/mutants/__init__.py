@@ -16,6 +16,7 @@ from tests.faults.mutants import (
     ledger_law,
     pipeline,
     postgres,
+    presence,
     session,
     surfaces,
 )
@@ -32,6 +33,7 @@ MUTANTS: tuple[Fault, ...] = (
     *broker.MUTANTS,
     *broker_stores.MUTANTS,
     *postgres.MUTANTS,
+    *presence.MUTANTS,
     *session.MUTANTS,
     *surfaces.MUTANTS,
 )

@@ -85,21 +85,21 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="Whoever was taken over from is still given what waits.",
         file="broker/stores/sqlite/deliveries.py",
-        old="if not found or not self._seats.is_held(seat):",
+        old="if not found or not self._chairs.is_held(seat):",
         new="if not found:",
         test=f"{_SEATS}::test_what_waits_is_for_the_newest_seat_and_for_the_next_newest_when_that_is_left",
     ),
     Fault(
         what="A session is given whatever waits for its member.",
-        file="broker/stores/sqlite/seats.py",
+        file="broker/stores/sqlite/chairs.py",
         old="return to_session == seat.session_pubkey",
         new="return True",
         test=f"{_SEATS}::test_a_session_gets_what_names_it_and_its_member_the_rest_and_all_once_it_is_gone",
     ),
     Fault(
         what="What waits for a session that is gone is nobody's.",
-        file="broker/stores/sqlite/seats.py",
-        old="return to_session is None or (seat.sender.member_id, to_session) not in self._seats",
+        file="broker/stores/sqlite/chairs.py",
+        old="return to_session is None or (seat.sender.member_id, to_session) not in self._delivering",
         new="return to_session is None",
         test=f"{_SEATS}::test_a_session_gets_what_names_it_and_its_member_the_rest_and_all_once_it_is_gone",
     ),
@@ -155,8 +155,8 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="The number of an event is used again once the journal is empty.",
         file="broker/stores/sqlite/migrations/0001_broker.sql",
-        old="PRIMARY KEY AUTOINCREMENT",
-        new="PRIMARY KEY",
+        old="PRIMARY KEY AUTOINCREMENT,\n  mesh_id INTEGER NOT NULL,\n  history_id",
+        new="PRIMARY KEY,\n  mesh_id INTEGER NOT NULL,\n  history_id",
         test=f"{_JOURNAL}::test_old_events_go_with_their_messages_and_no_number_is_used_again",
     ),
     Fault(

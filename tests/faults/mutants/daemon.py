@@ -146,14 +146,14 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="Whoever sits at the broker's address is told everything.",
-        file="daemon/link.py",
+        file="daemon/handshake.py",
         old="if not verify(settings.broker_key,",
         new="if settings.broker_key and not welcome_bytes and verify(settings.broker_key,",
         test=f"{_HARD}::test_whoever_took_the_brokers_place_is_told_nothing",
     ),
     Fault(
         what="A daemon whose place was taken comes back and takes it again.",
-        file="daemon/link.py",
+        file="daemon/connector.py",
         old="_STAY_AWAY: Final = frozenset({frames.CLOSE_REPLACED_BY_NEWER})",
         new="_STAY_AWAY: Final = frozenset({0})",
         test=f"{_HARD}::test_a_daemon_whose_place_was_taken_stays_away_until_somebody_decides",
@@ -212,9 +212,9 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="A daemon waits for ever on a connection that is dead.",
-        file="daemon/link.py",
-        old="ping_interval=settings.ping_interval_s,",
-        new="ping_interval=None,",
+        file="daemon/watchdog.py",
+        old="if now_ms - heard_ms >= self._rhythm.stale_pong_ms:",
+        new="if now_ms < heard_ms:",
         test=f"{_WATCHDOGS}::test_a_daemon_ends_a_connection_over_which_nothing_comes_any_more",
     ),
     Fault(
@@ -282,11 +282,11 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="Two daemons on copies of one state directory replace each other for ever.",
-        file="daemon/link.py",
-        old=" or (closed.code, closed.reason) == _REPLACED",
-        new="",
+        file="daemon/connector.py",
+        old="if is_revoked(closed) or is_taken_over(closed):",
+        new="if is_revoked(closed):",
         test="tests/acceptance/test_membership.py::"
-        "test_of_two_daemons_on_copies_of_one_state_directory_the_older_stays_away",
+        "test_of_two_daemons_on_copies_of_one_state_directory_the_older_gives_way_and_says_so",
     ),
     Fault(
         what="A clone is warned of where it is allowed.",

@@ -1,6 +1,6 @@
 """In the pipeline: what is copied, and what is made of it.
 
-The ids that they are of, S1 and S2, are proven when the stores that come later are copied too.
+The ids that they are of, S1 and S2, are proven when relays are copied too.
 """
 
 from tests.requirements import Fault
@@ -10,6 +10,7 @@ _FILES = "tests/contract/pipeline/test_sqlite_source.py"
 _LEDGER = "tests/spark/test_jobs_ledger.py"
 _LEDGERS = "tests/contract/pipeline/test_ledger_source.py"
 _ORPHANS = "tests/spark/test_jobs_orphans.py"
+_PRESENCE = "tests/spark/test_jobs_presence.py"
 _RANGES = "tests/unit/pipeline/test_ranges.py"
 _SNAPSHOTS = "tests/contract/pipeline/test_postgres_source.py"
 _VIEWS = "tests/spark/test_jobs_views.py"
@@ -151,6 +152,69 @@ MUTANTS: tuple[Fault, ...] = (
         old='F.expr("requeues + expired")',
         new='F.expr("requeues")',
         test=f"{_LEDGER}::test_a_lease_that_ran_out_is_an_expiry_whether_it_was_requeued_or_not_yet",
+    ),
+    Fault(
+        what="Of leases a cut has what the marks before it had, and not what its moment has.",
+        file="pipeline/catalogue.py",
+        old='Series("presence_event", "id", is_journal=True)',
+        new='Series("presence_event", "id")',
+        test=f"{_FILES}::test_of_leases_a_cut_has_all_that_its_moment_has_and_a_file_without_them_went_back",
+    ),
+    Fault(
+        what="How far the journal of leases has come is told by another one.",
+        file="pipeline/sources/broker_sqlite.sql",
+        old="WHERE name = 'presence_event'",
+        new="WHERE name = 'delivery_event'",
+        test=f"{_FILES}::test_what_happened_to_leases_is_copied_once_in_its_order",
+    ),
+    Fault(
+        what="Whoever has a second lease has a second session.",
+        file="pipeline/jobs/presence.py",
+        old="int(what = 'joined')",
+        new="int(what IN ('joined', 'begun'))",
+        test=f"{_PRESENCE}::test_leases_of_one_key_are_one_session_and_each_has_its_own_grace",
+    ),
+    Fault(
+        what="What is in grace at the cut was so for no time.",
+        file="pipeline/jobs/presence.py",
+        old="what = 'offline' AND next_at > 0 THEN",
+        new="what = 'offline' THEN",
+        test=f"{_PRESENCE}::test_leases_of_one_key_are_one_session_and_each_has_its_own_grace",
+    ),
+    Fault(
+        what="Who stands at the cut stood until now.",
+        file="pipeline/jobs/presence.py",
+        old="coalesce(ended_at, {params.looked_ms})",
+        new="coalesce(ended_at, {params.now_ms})",
+        test=f"{_PRESENCE}::test_a_session_lasts_from_joined_to_left_with_all_its_flaps_and_graces",
+    ),
+    Fault(
+        what="A socket that takes over from another is no flap.",
+        file="pipeline/jobs/presence.py",
+        old="what IN ('online', 'swapped')",
+        new="what IN ('online')",
+        test=f"{_PRESENCE}::test_a_session_lasts_from_joined_to_left_with_all_its_flaps_and_graces",
+    ),
+    Fault(
+        what="A lease that ran out came back.",
+        file="pipeline/jobs/presence.py",
+        old='F.lead("what").over(of_lease) == "online"',
+        new='F.lead("what").over(of_lease) != "offline"',
+        test=f"{_PRESENCE}::test_a_session_lasts_from_joined_to_left_with_all_its_flaps_and_graces",
+    ),
+    Fault(
+        what="Who was there at midnight came after all who came on that day.",
+        file="pipeline/jobs/presence.py",
+        old="THEN begin_id ELSE 0 END",
+        new="THEN begin_id ELSE 1000000 END",
+        test=f"{_PRESENCE}::test_a_day_has_who_was_there_on_it_how_many_at_once_and_how_often_they_flapped",
+    ),
+    Fault(
+        what="Whoever left is still counted among those who are there.",
+        file="pipeline/jobs/presence.py",
+        old='F.lit(-1).alias("step")',
+        new='F.lit(0).alias("step")',
+        test=f"{_PRESENCE}::test_a_day_has_who_was_there_on_it_how_many_at_once_and_how_often_they_flapped",
     ),
     Fault(
         what="A delivery to somebody else counts as the one that was wanted.",

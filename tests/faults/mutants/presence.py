@@ -1,0 +1,209 @@
+"""Faults of presence, as daemons and command lines have it."""
+
+from tests.requirements import Fault
+
+_ENDS = "tests/unit/daemon/test_session_ends.py"
+_ALERTS = "tests/unit/daemon/test_alerts.py"
+_HANDSHAKE = "tests/unit/daemon/test_handshake.py"
+_NOUNS = "tests/unit/cli/test_nouns.py"
+_PRESENCE = "tests/unit/daemon/test_presence.py"
+_SESSIONS = "tests/unit/daemon/test_sessions.py"
+_TAKEN_OVER = "tests/unit/daemon/test_taken_over.py"
+_WATCHDOG = "tests/unit/daemon/test_watchdog.py"
+
+MUTANTS: tuple[Fault, ...] = (
+    Fault(
+        what="A session that ended while nothing was connected is seen until its lease ends.",
+        file="daemon/sessions.py",
+        old="            self._untold[session.pubkey] = None\n",
+        new="            pass\n",
+        test=f"{_ENDS}::test_an_end_that_nobody_could_be_told_of_is_told_on_the_next_connection",
+    ),
+    Fault(
+        what="An event that comes twice is told twice.",
+        file="daemon/presence.py",
+        old="        elif change.seq > self._cursor:\n",
+        new="        elif change.seq <= self._cursor:\n"
+        "            await self._store([change], self._cursor)\n        else:\n",
+        test=f"{_PRESENCE}::test_what_comes_twice_is_told_once",
+    ),
+    Fault(
+        what="What happened while the connection was away is never told.",
+        file="daemon/presence.py",
+        old="            await self._catch_up()\n\n    def disconnected",
+        new="\n    def disconnected",
+        test=f"{_PRESENCE}::test_what_happened_while_the_connection_was_away_is_told_on_return",
+    ),
+    Fault(
+        what="A number is noted although its event found no room.",
+        file="daemon/stores/sqlite/inbox.py",
+        old="        return [full or _append_comings(connection, one) for one in comings]\n",
+        new="        done = [_append_comings(connection, one) for one in comings]\n"
+        "        return [full or one for one in done]\n",
+        test=f"{_PRESENCE}::test_without_room_neither_the_event_nor_its_number_is_kept",
+    ),
+    Fault(
+        what="A daemon is told of itself.",
+        file="daemon/presence.py",
+        old=" and (one.pubkey, one.session_pubkey) != self._own]",
+        new="]",
+        test=f"{_PRESENCE}::test_a_daemon_is_not_told_of_itself_but_counts_it",
+    ),
+    Fault(
+        what="A resuming daemon asks for terms that it has agreed to.",
+        file="daemon/handshake.py",
+        old="if token is not None and kept.agreed is not None and ack.terms and ack.terms == kept.terms:",
+        new="if token is not None and kept.agreed is None:",
+        test=f"{_HANDSHAKE}::test_a_daemon_that_comes_back_with_a_token_says_one_thing_and_hears_one",
+    ),
+    Fault(
+        what="Terms that have changed are not looked at.",
+        file="daemon/handshake.py",
+        old="ack.terms and ack.terms == kept.terms:",
+        new="ack.terms:",
+        test=f"{_HANDSHAKE}::test_a_broker_whose_offer_has_changed_is_asked_for_it_again",
+    ),
+    Fault(
+        what="A token is shown again after a hello that failed.",
+        file="daemon/link.py",
+        old="        token, self.token = self.token, None\n",
+        new="        token = self.token\n",
+        test=f"{_HANDSHAKE}::test_a_token_whose_hello_failed_is_not_shown_again",
+    ),
+    Fault(
+        what="A long connection is resumed with the token of its beginning.",
+        file="daemon/link.py",
+        old="            self._remembered.token = frame.resume_token\n",
+        new="            pass\n",
+        test=f"{_HANDSHAKE}::test_the_newest_token_counts_and_only_once",
+    ),
+    Fault(
+        what="A wall clock that was set while the daemon runs keeps it out.",
+        file="daemon/handshake.py",
+        old="return min(world.clock.wall_ms(), world.steady_ms(), key",
+        new="return min(world.clock.wall_ms(), world.clock.wall_ms(), key",
+        test=f"{_HANDSHAKE}::test_a_hello_bears_the_time_that_is_nearer_to_the_brokers",
+    ),
+    Fault(
+        what="A ping that cannot get out keeps the watchdog waiting.",
+        file="daemon/watchdog.py",
+        old="                    pinging = asyncio.get_running_loop().create_task(_ping(connection))\n",
+        new="                    await _ping(connection)\n",
+        test=f"{_WATCHDOG}::test_a_ping_that_cannot_get_out_does_not_keep_a_dead_connection_alive",
+    ),
+    Fault(
+        what="A daemon hangs up on itself while its inbox is full.",
+        file="daemon/watchdog.py",
+        old="if connection.signs != signs or is_busy():",
+        new="if connection.signs != signs:",
+        test=f"{_WATCHDOG}::test_silence_while_we_do_not_read_is_not_the_brokers",
+    ),
+    Fault(
+        what="A hostile name of a session reaches the terminal.",
+        file="cli/render.py",
+        old='cells = [[escape("-" if cell is None else cell) for cell in row] for row in rows]',
+        new='cells = [[str("-" if cell is None else cell) for cell in row] for row in rows]',
+        test=f"{_NOUNS}::test_the_sessions_of_a_peer_are_counted_and_named_and_their_names_do_nothing",
+    ),
+    Fault(
+        what="Whoever is away is said to see a message now.",
+        file="cli/peer.py",
+        old="return f\"waits: {entry.get('waiting') or 0} undelivered\"",
+        new='return "its daemon takes it now"',
+        test=f"{_NOUNS}::test_when_a_message_would_be_seen_is_said_in_words",
+    ),
+    Fault(
+        what="For which session a message was is forgotten.",
+        file="daemon/http/inbox.py",
+        old="        to_session=message.to_session,\n",
+        new="        to_session=None,\n",
+        test="tests/unit/daemon/test_peers.py::test_a_message_that_was_meant_for_a_session_says_so",
+    ),
+    Fault(
+        what="Whatever goes wrong with one look after the sessions ends the daemon.",
+        file="daemon/sessions.py",
+        old="                except Exception as error:  # noqa: BLE001  whatever it is, the next turn comes\n",
+        new="                except MeshError as error:\n",
+        test=f"{_ENDS}::test_whatever_goes_wrong_with_one_look_the_next_one_comes",
+    ),
+    Fault(
+        what="A session is another instance after each restart of its daemon, and its own lease keeps it out.",
+        file="daemon/session.py",
+        old="instance_id=derive_instance(link.instance_id, keys.pubkey))",
+        new="instance_id=world.ids.ulid())",
+        test=f"{_SESSIONS}::test_a_key_at_one_daemon_is_one_instance_also_after_a_restart",
+    ),
+    Fault(
+        what="A session that has ended is there again.",
+        file="daemon/session.py",
+        old="            if wait_ms is None or self.status is Status.ENDED:\n",
+        new="            if wait_ms is None:\n",
+        test=f"{_ENDS}::test_a_session_that_has_said_goodbye_does_not_come_back",
+    ),
+    Fault(
+        what="A session that is ended goes on connecting while another speaks for it.",
+        file="daemon/sessions.py",
+        old="        try:\n            told = await session.say_goodbye()\n        finally:\n"
+        "            await session.stop()  # before others speak for it: it must not be back behind them\n"
+        "        told = told or await self._tell(session.pubkey)\n",
+        new="        told = await session.say_goodbye() or await self._tell(session.pubkey)\n"
+        "        await session.stop()\n",
+        test=f"{_ENDS}::test_a_session_that_is_ended_before_its_hello_says_none",
+    ),
+    Fault(
+        what="A hello that is out when its session ends brings it back.",
+        file="daemon/session.py",
+        old="                while self._is_hello_out:\n                    await self._moved.wait()\n",
+        new="",
+        test=f"{_ENDS}::test_a_session_that_is_ended_while_its_hello_is_out_says_goodbye_when_it_is_answered",
+    ),
+    Fault(
+        what="A session that was replaced stays so, whoever registers it.",
+        file="daemon/session.py",
+        old="        if self._task is not None and not self._task.done():\n",
+        new="        if self._task is not None:\n",
+        test=f"{_SESSIONS}::test_a_session_that_was_to_stay_away_is_back_when_it_is_registered_again",
+    ),
+    Fault(
+        what="Who was taken over under its own instance takes its place back at once, again and again.",
+        file="daemon/connector.py",
+        old="return closed.code in _AT_THE_CAP or is_taken_over(closed)",
+        new="return closed.code in _AT_THE_CAP",
+        test=f"{_SESSIONS}::test_a_session_whose_place_was_taken_under_its_own_instance_is_back_after_a_while",
+    ),
+    Fault(
+        what="A stale hello that was judged late locks a daemon out.",
+        file="daemon/connector.py",
+        old="    return closed.code in _STAY_AWAY\n",
+        new="    return closed.code in _STAY_AWAY or is_taken_over(closed)\n",
+        test=f"{_TAKEN_OVER}::test_a_daemon_whose_place_was_taken_under_its_own_instance_says_so_and_waits_a_while",
+    ),
+    Fault(
+        what="What waited for a session that comes back is told to nobody.",
+        file="daemon/session.py",
+        old="                await self._returned(self.pubkey)\n",
+        new="",
+        test=f"{_ALERTS}::test_a_session_is_alerted_once_each_time_it_comes_back",
+    ),
+    Fault(
+        what="A session is alerted each time it says who it is.",
+        file="daemon/session.py",
+        old=" and not self._again.is_set()\n",
+        new="\n",
+        test=f"{_ALERTS}::test_a_session_is_alerted_once_each_time_it_comes_back",
+    ),
+    Fault(
+        what="What waits for one session is told to another.",
+        file="daemon/stores/sqlite/inbox.sql",
+        old="WHERE to_session = ?1 AND read_at IS NULL;",
+        new="WHERE ?1 IS NOT NULL AND to_session IS NOT NULL AND read_at IS NULL;",
+        test=f"{_ALERTS}::test_a_session_that_registers_is_told_what_waited_for_it_and_nothing_else",
+    ),
+    Fault(
+        what="A process that shows nothing of itself ends the look after all of them.",
+        file="daemon/processes.py",
+        old="if len(fields) <= _STARTED or fields[_STATE] in _ENDED:",
+        new="if fields[_STATE] in _ENDED:",
+        test="tests/unit/daemon/test_processes.py::test_a_process_that_shows_nothing_of_itself_has_ended",
+    ),
+)
