@@ -49,8 +49,8 @@ chaos: setup packages ## kill, tear and fill: the chaos tests with 20 times the 
 	$(PYTEST) tests/chaos tests/powercut tests/spark/test_ingest.py --effort=chaos --timeout=3600
 
 .PHONY: soak
-soak: setup packages ## the chaos tests with 400 times the rounds of `make test`
-	$(PYTEST) tests/chaos tests/powercut --effort=soak --timeout=0
+soak: setup packages ## the chaos tests with 400 times the rounds of `make test`, and presence at its full times
+	$(PYTEST) tests/chaos tests/powercut tests/acceptance/test_presence_scenarios.py --effort=soak --timeout=0
 
 .PHONY: bench
 bench: setup packages ## measure, and print ratios beside the machine's own floor
@@ -101,15 +101,16 @@ real: setup
 # One process, one JVM; patient, since it may be niced.
 .PHONY: spark
 spark: setup
-	$(PYTEST) --timeout=600 $(SPARK)
+	$(PYTEST) --timeout=1200 $(SPARK)
 
 # Everything else waits now and then, for disks, servers and clocks, and Spark computes: so it runs beside all of it, and
 # gives way. It speaks at the end. `set -m` gives it a process group of its own, in which Ctrl-C is not ignored: so it is
-# interrupted, and ends its servers and its JVM, as soon as this ends in any way.
+# interrupted, and ends its servers and its JVM, as soon as this ends in any way. It has a minute for that.
 .PHONY: beside-spark
 beside-spark: setup packages
 	@log=$$(mktemp); \
 	set -m; nice -n 19 $(MAKE) spark </dev/null >$$log 2>&1 & spark=$$!; set +m; \
-	trap 'kill -INT -- -$$spark 2>/dev/null && wait $$spark || true; cat $$log; rm $$log' EXIT; \
+	trap 'kill -INT -- -$$spark 2>/dev/null && { sleep 60 >/dev/null 2>&1; kill -KILL -- -$$spark 2>/dev/null; } & reaper=$$!; \
+	  wait $$spark 2>/dev/null || true; kill $$reaper 2>/dev/null || true; cat $$log; rm $$log' EXIT; \
 	$(MAKE) check fast real; \
 	wait $$spark

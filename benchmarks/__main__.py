@@ -9,7 +9,7 @@ import sys
 
 import apsw
 
-from benchmarks import broker, canonical, daemon, engine, flat, ledger, limiter, mesh, peers, postgres
+from benchmarks import broker, canonical, daemon, engine, flat, ledger, limiter, mesh, peers, postgres, presence
 from benchmarks.pipeline import compare, ingest
 
 SUITES = {
@@ -22,6 +22,7 @@ SUITES = {
     "mesh": mesh.run,
     "peers": peers.run,
     "postgres": postgres.run,
+    "presence": presence.run,
 }
 ON_REQUEST = {"flat": flat.run, "pipeline": compare.run, "ingest": ingest.run}  # they take many minutes
 

@@ -10,8 +10,9 @@ from uuid import uuid4
 
 from claudemesh.daemon import identity
 from claudemesh.daemon.credentials import Credentials
-from claudemesh.daemon.link import Link, LinkClosed, LinkSettings, connect, socket_url
-from claudemesh.runtime.clock import SystemClock
+from claudemesh.daemon.handshake import LinkSettings, connect, socket_url
+from claudemesh.daemon.link import Link, LinkClosed
+from claudemesh.runtime.world import real_world
 from claudemesh.wire.frames import DeliverItem, Outcome, ReceiptItem
 from claudemesh.wire.negotiation import Agreed
 
@@ -57,7 +58,7 @@ async def linked(state_dir: Path, sink: Sink) -> AsyncIterator[Link]:
         mesh_id=joined.mesh_id,
         instance_id=uuid4().hex,
     )
-    link, _ = await connect(settings, Credentials(identity.load_keys(state_dir)), SystemClock())
+    link, _ = await connect(settings, Credentials(identity.load_keys(state_dir)), real_world())
     reading = asyncio.get_running_loop().create_task(link.run(sink))
     try:
         yield link

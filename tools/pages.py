@@ -33,7 +33,9 @@ PARTS = (
 # What is signed, field by field, as `wire/signing.py` frames it.
 SIGNED = {
     signing.WELCOME: "challenge, nonce",
-    signing.HELLO: "nonce, protocol, meshId, memberPubkey, instanceId, timestampMs, sessionPubkey, resumeToken",
+    signing.HELLO: "nonce, protocol, meshId, memberPubkey, instanceId, timestampMs, sessionPubkey, resumeToken, "
+    "the word `presence` if presenceOnly, session as JSON",
+    signing.RESUME: "the payload of a resume token, in base64url: `{sub, mem, mid, exp, iat, jti, kid, att?}`",
     signing.ATTESTATION: "session_pubkey, parent_member_pubkey, expires_at",
     signing.MESH_CREATE: "slug, member_pubkey, name, timestamp_ms",
     signing.INVITE: "broker_url, mesh_id, slug, invite_id, uses, expires_at, broker_key, inviter_pubkey",
@@ -78,7 +80,7 @@ def _operations() -> Iterator[str]:
         "|---|---|---|",
     )
     nothing = MagicMock()
-    table = Calls(nothing, nothing, nothing, nothing).operations
+    table = Calls(nothing, nothing, nothing, nothing, nothing).operations
     for name, operation in table.items():
         said = _said(operation.handler) + (" Not for a session." if operation.governs else "")
         yield f"| `{name}` | {_arguments(operation.args)} | {said} |"

@@ -24,6 +24,7 @@ has redis-server || missing+=(redis-server)
 has openssl || missing+=(openssl)   # makes certificates
 has strace || missing+=(strace)     # injects a failing sync
 has setpriv || missing+=(util-linux) # ends a server with its test run
+has ip || missing+=(iproute2)       # loses packets between two network namespaces
 if ! java_is_new_enough; then
   if [[ -n ${JAVA_HOME:-} ]]; then
     echo "JAVA_HOME is $JAVA_HOME, which has no Java 17 or newer. Point it at one, or unset it." >&2
