@@ -23,6 +23,7 @@ from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.world import World, real_world
 from claudemesh.wire.invite import Invite
 from claudemesh.wire.signing import invite_bytes, welcome_bytes
+from tests.ports import own_address
 
 WITHIN_S = 30
 
@@ -170,8 +171,6 @@ class LocalBroker:
         if not started.done():
             await self.task
         self.url = started.result()
-        # The same port again, so that members find it after a restart.
-        self.settings = msgspec.structs.replace(self.settings, listen=self.url.partition("://")[2])
 
     async def stop(self) -> None:
         self.stopping.set()
@@ -207,7 +206,7 @@ class LocalBroker:
 @asynccontextmanager
 async def local_broker(folder: Path, **changes: Any) -> AsyncIterator[LocalBroker]:  # noqa: ANN401  settings
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # noqa: ASYNC240  nobody else waits for this loop
-    settings = BrokerSettings(store=f"sqlite:///{folder / 'broker.db'}", listen="127.0.0.1:0", **changes)
+    settings = BrokerSettings(store=f"sqlite:///{folder / 'broker.db'}", listen=own_address(), **changes)
     broker = LocalBroker(folder, settings)
     await broker.start()
     try:

@@ -6,13 +6,16 @@ last step is kept. It stops at the first thing that is not as it should be.
 
 import json
 import os
+import secrets
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -85,11 +88,20 @@ class Peer:
         return answer
 
 
+def free_address() -> str:
+    """Below the ports that the kernel lends to clients: it has to be free again when the broker comes back."""
+    while True:
+        port = 10_000 + secrets.randbelow(5_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return f"127.0.0.1:{port}"
+
+
 class Broker:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._process: subprocess.Popen[str] | None = None
-        self.listen = "127.0.0.1:0"
+        self.listen = free_address()
 
     def start(self) -> None:
         self._process = subprocess.Popen(
@@ -103,7 +115,6 @@ class Broker:
         told = cast("TextIO", self._process.stdout).readline()
         if "http://" not in told:
             raise SystemExit(f"the broker did not start: {told}")
-        self.listen = told.split("http://")[1].strip()  # the same place when it comes back
 
     def stop(self, number: signal.Signals) -> int:
         if self._process is None:

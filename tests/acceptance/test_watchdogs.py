@@ -11,6 +11,7 @@ from claudemesh.broker.settings import BrokerSettings, Presence
 from claudemesh.daemon import identity
 from claudemesh.daemon.events import BrokerDisconnected
 from tests.mesh import LocalBroker, local_daemon, rejoin
+from tests.ports import own_port
 
 WITHIN_S = 30
 QUICK = {"ping_interval_ms": 300, "stale_pong_ms": 1_500}
@@ -48,10 +49,11 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 @asynccontextmanager
 async def broker_at_the_end_of_a_line(folder: Path, presence: Presence) -> AsyncIterator[tuple[LocalBroker, Line]]:
     """Serve at another address of this machine; the line has the same port, since the broker looks at Host."""
-    settings = BrokerSettings(store=f"sqlite:///{folder / 'broker.db'}", listen="127.0.0.2:0", presence=presence)
+    port = own_port()
+    listen = f"127.0.0.2:{port}"
+    settings = BrokerSettings(store=f"sqlite:///{folder / 'broker.db'}", listen=listen, presence=presence)
     broker = LocalBroker(folder, settings)
     await broker.start()
-    port = int(broker.url.rpartition(":")[2])
     line = Line(port)
     server = await asyncio.start_server(line.carry, "127.0.0.1", port)
     broker.url = f"http://127.0.0.1:{port}"

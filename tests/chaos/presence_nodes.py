@@ -17,6 +17,7 @@ from tests.chaos.presence import STRANGER, Times, Watch, settle
 from tests.chaos.presence_clients import peer_of
 from tests.integration.broker_client import Peer
 from tests.mesh import LocalBroker, LocalDaemon
+from tests.ports import own_address
 
 BROKER_LEASE_S = 3.0  # after which a broker that is silent is taken for dead; 15 in earnest
 MS = 1_000
@@ -81,12 +82,10 @@ class Village:
     async def open_broker(self, **environment: str) -> str:
         """Start one more broker; it has the same address ever after."""
         store = [] if self.store is None else [self.store]
-        node = Paced(
-            ["broker", str(self.folder), "127.0.0.1:0", *store], environment=self.environment | environment
-        )
+        words = ["broker", str(self.folder), own_address(), *store]
+        node = Paced(words, environment=self.environment | environment)
         self.brokers.append(node)
         url = await node.start()
-        node.command[2] = url.removeprefix("http://")
         self.urls.append(url)
         return url
 

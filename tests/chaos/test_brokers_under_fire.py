@@ -20,6 +20,7 @@ from claudemesh.daemon import identity
 from tests.chaos.mesh import MESSAGES_AFTER, WITHIN_S, Mesh, Node, everything, send_one
 from tests.front import Front, front_of
 from tests.mesh import LocalBroker
+from tests.ports import own_address
 from tests.services.postgres import Postgres, private_postgres, wheel
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
@@ -46,14 +47,14 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
     folder: Path = tmp_path_factory.mktemp("fleet")
     os.chmod(folder, 0o700)  # noqa: PTH101
     with private_postgres(wheel()) as postgres:
-        brokers = [Node(["broker", str(folder), "127.0.0.1:0", postgres.dsn]) for _ in range(2)]
+        brokers = [Node(["broker", str(folder), own_address(), postgres.dsn]) for _ in range(2)]
         url = await brokers[0].start()
         places = await LocalBroker(folder, settings=None, url=url).enrol("alice", "bob")  # type: ignore[arg-type]
         assert await brokers[0].stop() == 0
         async with front_of() as front:
             for node in brokers:
                 node.command.append(f"behind={front.url.removeprefix('http://')}")
-                node.command[2] = (await node.start()).removeprefix("http://")  # the same port ever after
+                await node.start()
                 front.brokers.append(node.command[2])
             for place in places:
                 identity.move_broker(place, front.url)

@@ -20,6 +20,7 @@ from claudemesh.pipeline.checks import Verdict
 from claudemesh.pipeline.checks.sqlite import check_stores
 from tests.chaos.mesh import MESSAGES_AFTER, WITHIN_S, Mesh, Node, everything, send_one
 from tests.mesh import LocalBroker
+from tests.ports import own_address
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -28,9 +29,8 @@ pytestmark = pytest.mark.timeout(300)
 async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
     folder = tmp_path_factory.mktemp("mesh")
     os.chmod(folder, 0o700)  # noqa: PTH101
-    broker = Node(["broker", str(folder), "127.0.0.1:0"])
-    url = f"http://{(await broker.start()).removeprefix('http://')}"
-    broker.command[2] = url.removeprefix("http://")  # the same port ever after
+    broker = Node(["broker", str(folder), own_address()])
+    url = await broker.start()
     alice_dir, bob_dir = await LocalBroker(folder, settings=None, url=url).enrol("alice", "bob")  # type: ignore[arg-type]
     alice, bob = Node(["daemon", str(alice_dir)]), Node(["daemon", str(bob_dir)])
     for node in (alice, bob):

@@ -24,6 +24,7 @@ from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.world import World, real_world
 from claudemesh.wire import frames, signing
 from claudemesh.wire.invite import CreateMesh, Invite, Membership, Redeem
+from tests.ports import own_address
 
 BOUND_S = 30.0
 
@@ -49,7 +50,7 @@ async def broker(
     folder: Path, *, surroundings: World | None = None, **settings: Any
 ) -> AsyncIterator[RunningBroker]:
     """Serve on a free port until the block ends."""
-    chosen = BrokerSettings(**{"store": f"sqlite:///{folder / 'broker.db'}", "listen": "127.0.0.1:0"} | settings)
+    chosen = BrokerSettings(**{"store": f"sqlite:///{folder / 'broker.db'}", "listen": own_address()} | settings)
     started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop, world = asyncio.Event(), surroundings or real_world()
     serving = asyncio.create_task(serve(chosen, started.set_result, stop, world))

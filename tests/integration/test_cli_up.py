@@ -13,18 +13,12 @@ import pytest
 from claudemesh.runtime.home import Home, lock_holder
 from claudemesh.runtime.patience import wait_until
 from tests.integration.test_cli_daemon import WITHIN_S, Shell
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+from tests.ports import own_address
 
 
 @pytest.fixture
 def listen() -> str:
-    return f"127.0.0.1:{free_port()}"
+    return own_address()
 
 
 @pytest.fixture
@@ -124,7 +118,7 @@ def test_what_dies_is_started_again_and_a_second_up_is_refused(
 
 def test_stopped_it_leaves_nothing_and_started_again_it_is_the_same_member(ada: Shell, listen: str) -> None:
     keys = []
-    for port in (listen, f"127.0.0.1:{free_port()}"):
+    for port in (listen, own_address()):
         with ada.start("up", "--listen", port, "--json") as process:
             assert process.stdout is not None
             assert json.loads(process.stdout.readline())["mesh"] == "local"

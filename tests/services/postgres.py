@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.services.server import Server, free_port, run_as, running, throwaway_directory, unprivileged_user
+from tests.ports import own_port
+from tests.services.server import Server, run_as, running, throwaway_directory, unprivileged_user
 
 ONE_IS_ENOUGH = "CLAUDEMESH_TEST_ONE_POSTGRES"  # set where what is tested is a test
 
@@ -52,7 +53,7 @@ class Postgres(Server):
     crash_signal = signal.SIGQUIT  # "immediate": no checkpoint, recovers at the next start; its workers end too
 
     def __init__(self, directory: Path, programs: Path, user: str | None, **changes: str) -> None:
-        self.port = free_port()
+        self.port = own_port()
         self._password = secrets.token_hex()
         self._programs = programs
         settings = {

@@ -9,14 +9,15 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.services.server import Server, free_port, running, throwaway_directory
+from tests.ports import own_port
+from tests.services.server import Server, running, throwaway_directory
 
 ONCE = Retry(NoBackoff(), 0)  # the driver would try a refused connection again, each time more slowly
 
 
 class Redis(Server):
     def __init__(self, directory: Path) -> None:
-        self.port = free_port()
+        self.port = own_port()
         self._socket = directory / "redis.sock"
         self._password = secrets.token_hex()
         settings = directory / "redis.conf"  # a file: what stands on a command line, everyone can read

@@ -6,10 +6,8 @@ Start one from the main thread: the kernel ends it as soon as the *thread* that 
 import os
 import pwd
 import re
-import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from abc import ABC, abstractmethod
@@ -137,15 +135,3 @@ def unprivileged_user() -> str | None:
 def run_as(user: str | None) -> dict[str, Any]:
     """Give the arguments with which subprocess does so."""
     return {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
-
-
-def free_port() -> int:
-    """Below the range from which the kernel takes ports for clients, so that it is still free after a crash."""
-    while True:
-        port = 15000 + secrets.randbelow(15000)  # not `random`: every xdist worker has the same seed
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port

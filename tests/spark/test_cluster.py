@@ -24,8 +24,9 @@ from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Lake
 from claudemesh.pipeline.sources.connection import connected
 from claudemesh.pipeline.stores import open_store
+from tests.ports import own_port
 from tests.services.postgres import Postgres, wheel
-from tests.services.server import Server, free_port, running, throwaway_directory
+from tests.services.server import Server, running, throwaway_directory
 from tests.spark.stores import KEYS, writing
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -56,7 +57,7 @@ class Cluster:
 def cluster() -> Iterator[Cluster]:
     with throwaway_directory() as folder, ExitStack() as parts:
         java_home = make_java_home(folder / "java", find_java(os.environ))
-        at, port = ["--host", "127.0.0.1", "--webui-port", "0"], free_port()
+        at, port = ["--host", "127.0.0.1", "--webui-port", "0"], own_port()
         made = Cluster(f"spark://127.0.0.1:{port}", [folder / "one", folder / "two"])
         master = ["org.apache.spark.deploy.master.Master", *at, "--port", str(port)]
         parts.enter_context(running(Part(folder / "master", java_home, "New state: ALIVE", *master)))

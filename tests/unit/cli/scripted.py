@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
+from tests.ports import own_port
+
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 
@@ -55,21 +57,24 @@ class ScriptedDaemon:
         self._answers: dict[tuple[str, str], list[Answer]] = defaultdict(list)
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
+        self._address = ("127.0.0.1", own_port())
 
     def on(self, method: str, path: str, *answers: Answer) -> Self:
         self._answers[method, path] = list(answers)
         return self
 
-    def start(self, port: int = 0) -> Self:
+    def start(self) -> Self:
+        """Listen; after a stop at the same place again."""
         self._listener = socket.socket(socket.AF_INET if self.path is None else socket.AF_UNIX)
-        self._listener.bind(("127.0.0.1", port) if self.path is None else os.fspath(self.path))
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.bind(self._address if self.path is None else os.fspath(self.path))
         self._listener.listen(16)
         self._run(self._accept)
         return self
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        return "http://{}:{}".format(*self._address)
 
     def stop(self) -> None:
         with suppress(OSError):

@@ -138,14 +138,14 @@ def test_a_broker_that_cannot_be_reached_is_3_and_one_that_refuses_says_why(
 def test_a_broker_that_is_just_being_started_is_waited_for(
     run: Run, broker: ScriptedDaemon, monkeypatch: pytest.MonkeyPatch, starts_after: int, lines: int
 ) -> None:
-    url, port = broker.url, int(broker.url.rpartition(":")[2])
+    url = broker.url
     broker.stop()
     waits: list[float] = []
 
     def pause(seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == starts_after:
-            broker.start(port)
+            broker.start()
 
     monkeypatch.setattr(enrol, "pause", pause)
     ran = run("mesh", "create", "demo", "--broker", url, "--name", "ada")
