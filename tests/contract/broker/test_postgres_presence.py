@@ -16,8 +16,8 @@ from claudemesh.broker.presence.model import Because, Departure, Settled, What
 from claudemesh.broker.stores.postgres import PostgresStores
 from claudemesh.kernel.rhythm import LEASE_TTL_MS
 from tests.contract.broker.backends import BOUND_S, NOW, PostgresBackend, Town, arrive, settle
-from tests.contract.broker.pairs import Pair, begin
-from tests.contract.broker.stays import ALL_MS, MOST_MS, leave, present
+from tests.contract.broker.pairs import GATE_OF_SEATS, Pair, begin
+from tests.contract.broker.stays import ALL_MS, MOST_MS, SESSION, leave, present
 
 
 @pytest.mark.req("P9")
@@ -69,6 +69,23 @@ async def test_a_hello_that_meets_the_end_of_its_lease_waits_for_it_and_joins_an
         await pair.until_waiting(2, coming)
     assert [(event.what, event.seq) for event in (await settling).events] == [(What.LEFT, 2)]
     assert [(event.what, event.seq) for event in (await coming).events] == [(What.JOINED, 3)]
+
+
+@pytest.mark.req("Q1")
+async def test_a_session_that_comes_back_while_its_last_lease_is_swept_keeps_its_key(pair: Pair) -> None:
+    town = await settle(pair.one, "bob")
+    await arrive(pair.one, town, "bob", SESSION)
+    await pair.one.presence.end(town["bob"], SESSION, Because.GOODBYE)
+    left = (await pair.one.presence.events(town.mesh.id, 0, 100))[-1]
+    await pair.watcher.execute(GATE_OF_SEATS)
+    async with pair.gate():
+        coming = begin(arrive(pair.one, town, "bob", SESSION, "slow"))
+        await pair.until_waiting(1)
+        sweeping = begin(pair.two.presence.sweep(left.at + 1, 100))
+        await pair.until_waiting(2, sweeping)
+    await coming
+    assert await sweeping == 3, "a lease, and that it began and ended"
+    assert await pair.one.directory.known_keys(town.mesh.id, [SESSION]) == [SESSION]
 
 
 async def test_to_see_that_there_is_nothing_to_settle_writes_nothing(pair: Pair) -> None:

@@ -6,7 +6,7 @@ from claudemesh.broker import policy
 from claudemesh.broker.model import Backlog, ConnectionPolicy, Displaced, Meeting
 from claudemesh.broker.ports import AlreadyConnected, NotResumed
 from claudemesh.broker.presence.model import Because, Met, Settled, What
-from claudemesh.kernel.errors import Revoked, TooManySessions
+from claudemesh.kernel.errors import DestinationNotFound, Revoked, TooManySessions
 from claudemesh.kernel.fingerprint import Kind
 from tests.contract.broker.backends import NOW, House, arrive, batch, dm, know_session, message, settle
 from tests.contract.broker.stays import (
@@ -278,6 +278,34 @@ async def test_what_was_long_ago_is_forgotten_and_who_is_there_is_not(house: Hou
     assert await stores.presence.latest(town.mesh.id) == 7
     assert [one.presence_uid for one in await present(stores, town)] == [alice.presence_uid]
     assert (await arrive(stores, town, "bob")).events[0].seq == 8
+
+
+@pytest.mark.req("Q1")
+async def test_the_key_of_an_ended_session_leads_to_its_member_until_the_last_of_its_leases_is_forgotten(
+    house: House,
+) -> None:
+    stores = house.stores
+    town = await settle(stores, "alice", "bob")
+    own = await arrive(stores, town, "bob")
+    for _ in range(2):
+        await arrive(stores, town, "bob", SESSION)
+        await stores.presence.end(town["bob"], SESSION, Because.GOODBYE)
+    await arrive(stores, town, "bob", "key-that-is-back")
+    await stores.presence.end(town["bob"], "key-that-is-back", Because.GOODBYE)
+    await arrive(stores, town, "bob", "key-that-is-back")
+    await stores.accepts.accept(batch(town["alice"], message("1", Kind.DM, SESSION)))
+    last = (await stores.presence.events(town.mesh.id, 0, 100))[-1]
+    everybody = [SESSION, "key-that-is-back", town.members["bob"].pubkey]
+    while {*await stores.directory.known_keys(town.mesh.id, everybody)} == {*everybody}:
+        assert await stores.presence.sweep(last.at + 1, 1) > 0
+    while await stores.presence.sweep(last.at + 1, 1):
+        pass
+    assert {*await stores.directory.known_keys(town.mesh.id, everybody)} == {*everybody[1:]}
+    assert await waiting(stores, own) == [1], "what was accepted before is its member's"
+    [refused] = await stores.accepts.accept(batch(town["alice"], message("2", Kind.DM, SESSION)))
+    assert isinstance(refused, DestinationNotFound)
+    await arrive(stores, town, "bob", SESSION)
+    assert await stores.directory.known_keys(town.mesh.id, [SESSION]) == [SESSION]
 
 
 async def test_a_member_has_only_so_many_sessions_and_those_that_stand_can_be_taken_up(

@@ -6,12 +6,29 @@ _ACCEPTS = "tests/contract/broker/test_accept_contract.py"
 _DELIVERIES = "tests/contract/broker/test_delivery_contract.py"
 _JOURNAL = "tests/contract/broker/test_journal_contract.py"
 _ORACLE = "tests/contract/broker/test_against_oracle.py"
+_KEYS = "tests/contract/broker/test_presence_keys_contract.py"
 _PLANNED = "tests/contract/broker/test_planned_contract.py"
 _SEATS = "tests/contract/broker/test_seat_contract.py"
 _UPKEEP = "tests/contract/broker/test_upkeep_contract.py"
 _WORK = "tests/contract/broker/test_work_contract.py"
 
+_FORGOTTEN = "the_key_of_an_ended_session_leads_to_its_member_until_the_last_of_its_leases_is_forgotten"
+
 MUTANTS: tuple[Fault, ...] = (
+    Fault(
+        what="Keys of sessions are kept for ever.",
+        file="broker/stores/sqlite/presence.py",
+        old='    connection.executemany(_SQL["forget_key"], leases)\n',
+        new="",
+        test=f"{_KEYS}::test_{_FORGOTTEN}",
+    ),
+    Fault(
+        what="A session that is there loses its key with an older lease.",
+        file="broker/stores/sqlite/presence.sql",
+        old="AND session_pubkey = ?2 AND session_pubkey <> '')",
+        new="AND session_pubkey = ?2 AND session_pubkey = '')",
+        test=f"{_KEYS}::test_{_FORGOTTEN}",
+    ),
     Fault(
         what="The transaction trusts what was looked up before it.",
         file="broker/stores/sqlite/accept.py",

@@ -6,12 +6,20 @@ _BUS = "tests/contract/broker/test_postgres_bus.py"
 _DELIVERIES = "tests/contract/broker/test_delivery_contract.py"
 _ENGINE = "tests/contract/engine/test_postgres_engine.py"
 _JOURNAL = "tests/contract/broker/test_journal_contract.py"
+_LEASES = "tests/contract/broker/test_postgres_presence.py"
 _NOTICES = "tests/unit/broker/test_notices.py"
 _PAIR_RACES = "tests/contract/broker/test_postgres_upkeep_races.py"
 _SEATS = "tests/contract/broker/test_seat_contract.py"
 _SHARED = "tests/contract/broker/test_brokers_contract.py"
 
 MUTANTS: tuple[Fault, ...] = (
+    Fault(
+        what="A session that comes back just when its last lease is swept is nobody's any more.",
+        file="broker/stores/postgres/presence.py",
+        old="        await hold_members(connection, {*members})\n",
+        new="        _ = members\n",
+        test=f"{_LEASES}::test_a_session_that_comes_back_while_its_last_lease_is_swept_keeps_its_key",
+    ),
     Fault(
         what="A database that went back in time under a running broker is taken for the one it was.",
         file="storage/postgres/database.py",

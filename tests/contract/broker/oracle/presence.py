@@ -106,4 +106,8 @@ class OraclePresenceStore:
         stays = [stay for stay in world.stays if stay.ended_at is not None and stay.ended_at < before_ms][:limit]
         world.comings = [event for event in world.comings if event not in events]
         world.stays = [stay for stay in world.stays if stay not in stays]
+        standing = {stay.key for stay in world.stays}
+        for stay in stays:
+            if stay.session_pubkey is not None and stay.key not in standing:
+                world.keys.pop((stay.sender.mesh_id, stay.session_pubkey), None)
         return len(events) + len(stays)

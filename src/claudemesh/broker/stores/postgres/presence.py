@@ -174,8 +174,8 @@ class PostgresPresenceStore:
 
     async def sweep(self, before_ms: int, limit: int) -> int:
         async def sweep(connection: Connection) -> int:
-            queries = ("sweep_events", "sweep_leases")
-            return sum([int(await connection.fetchval(_SQL[query], before_ms, limit)) for query in queries])
+            events = int(await connection.fetchval(_SQL["sweep_events"], before_ms, limit))
+            return events + await _sweep_leases(connection, before_ms, limit)
 
         return await self._database.transact(sweep)
 
@@ -243,6 +243,16 @@ async def go_offline(connection: Connection, seats: Mapping[int, tuple[int, Beca
         _SQL["go_offline"], [*seats], [until for until, _ in seats.values()]
     ):
         changes.note(lease, What.OFFLINE, seats[seat][1])
+
+
+async def _sweep_leases(connection: Connection, before_ms: int, limit: int) -> int:
+    leases = await connection.fetch(_SQL["ended"], before_ms, limit)
+    if leases:
+        ids, meshes, members, keys = zip(*leases, strict=True)
+        await hold_members(connection, {*members})
+        await connection.execute(_SQL["forget_leases"], ids)
+        await connection.execute(_SQL["forget_keys"], meshes, keys)
+    return len(leases)
 
 
 async def catch_up(connection: Connection, gap: Gap) -> None:

@@ -152,11 +152,20 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 
--- name: sweep_leases
+-- name: ended
 -- Leases that ended long ago.
-WITH gone AS (
-  DELETE FROM mesh.presence WHERE id = ANY(ARRAY(
-    SELECT id FROM mesh.presence WHERE disconnected_at < $1 ORDER BY disconnected_at LIMIT $2
-  )) RETURNING 1
-)
-SELECT count(*) FROM gone
+SELECT id, mesh_id, member_id, session_pubkey FROM mesh.presence
+WHERE disconnected_at < $1 ORDER BY disconnected_at LIMIT $2
+
+-- name: forget_leases
+-- Gone.
+DELETE FROM mesh.presence WHERE id = ANY($1::bigint[])
+
+-- name: forget_keys
+-- A session's key goes with the last of its leases. None begins meanwhile, since their members are held.
+DELETE FROM mesh.member_key AS k USING unnest($1::bigint[], $2::text[]) AS gone (mesh_id, pubkey)
+WHERE k.mesh_id = gone.mesh_id AND k.pubkey = gone.pubkey COLLATE "C" AND k.kind = 'session'
+  AND NOT EXISTS (
+    SELECT 1 FROM mesh.presence AS p
+    WHERE p.mesh_id = k.mesh_id AND p.session_pubkey = k.pubkey AND p.session_pubkey <> ''
+  )

@@ -283,8 +283,14 @@ class _Notes:
 
 
 def _sweep(connection: apsw.Connection, pages: Sequence[tuple[int, int]]) -> list[int]:
-    queries = ("sweep_events", "sweep_leases")
-    return [sum(run(connection, _SQL[query], page) for query in queries) for page in pages]
+    return [_sweep_page(connection, page) for page in pages]
+
+
+def _sweep_page(connection: apsw.Connection, page: tuple[int, int]) -> int:
+    events = run(connection, _SQL["sweep_events"], page)
+    leases = fetch(connection, _SQL["sweep_leases"], page)
+    connection.executemany(_SQL["forget_key"], leases)
+    return events + len(leases)
 
 
 def void_tokens(connection: apsw.Connection) -> None:

@@ -101,6 +101,12 @@ DELETE FROM presence_event WHERE id IN (
 DELETE FROM presence WHERE id IN (
   SELECT id FROM presence WHERE disconnected_at < ?1 ORDER BY disconnected_at LIMIT ?2
 )
+RETURNING mesh_id, session_pubkey
+
+-- name: forget_key
+-- A session's key goes with the last of its leases.
+DELETE FROM member_key WHERE mesh_id = ?1 AND pubkey = ?2 AND kind = 'session'
+  AND NOT EXISTS (SELECT 1 FROM presence WHERE mesh_id = ?1 AND session_pubkey = ?2 AND session_pubkey <> '')
 
 -- name: void_tokens
 -- No resume token that was given out before is good any more.

@@ -62,7 +62,8 @@ CREATE TABLE mesh.member (
   UNIQUE (mesh_id, name_folded) -- for good: what a revoked member sent must not look like somebody else's
 );
 
--- Every key that leads to a member: the one in force, retired ones, and those of its sessions, also ended ones.
+-- Every key that leads to a member: the one in force, retired ones, and those of its sessions, also ended ones for as
+-- long as their leases are kept.
 CREATE TABLE mesh.member_key (
   mesh_id bigint NOT NULL,
   pubkey text COLLATE "C" NOT NULL,
@@ -345,6 +346,7 @@ CREATE UNIQUE INDEX presence_seat ON mesh.presence (seat) WHERE seat IS NOT NULL
 CREATE INDEX presence_broker ON mesh.presence (broker_id) WHERE broker_id IS NOT NULL;
 CREATE INDEX presence_due ON mesh.presence (lease_until) WHERE disconnected_at IS NULL AND lease_until IS NOT NULL;
 CREATE INDEX presence_ended ON mesh.presence (disconnected_at) WHERE disconnected_at IS NOT NULL;
+CREATE INDEX presence_session ON mesh.presence (mesh_id, session_pubkey) WHERE session_pubkey <> '';
 
 -- When a broker last looked whose lease has run out, by the server's clock. For as long as none did, no time has passed
 -- for a lease without a socket: its holder had nobody to return to.

@@ -55,7 +55,8 @@ CREATE TABLE member (
   UNIQUE (mesh_id, name_folded)  -- for good: what a revoked member sent must not look like somebody else's
 ) STRICT;
 
--- Every key that leads to a member: the one in force, retired ones, and those of its sessions, also ended ones.
+-- Every key that leads to a member: the one in force, retired ones, and those of its sessions, also ended ones for as
+-- long as their leases are kept.
 CREATE TABLE member_key (
   mesh_id INTEGER NOT NULL,
   pubkey TEXT NOT NULL,
@@ -292,6 +293,7 @@ CREATE INDEX presence_mesh ON presence (mesh_id) WHERE disconnected_at IS NULL;
 CREATE UNIQUE INDEX presence_seat ON presence (seat) WHERE seat IS NOT NULL;
 CREATE INDEX presence_due ON presence (lease_until) WHERE disconnected_at IS NULL AND lease_until IS NOT NULL;
 CREATE INDEX presence_ended ON presence (disconnected_at) WHERE disconnected_at IS NOT NULL;
+CREATE INDEX presence_session ON presence (mesh_id, session_pubkey) WHERE session_pubkey <> '';
 
 -- The number of the last one in a mesh who came or went: gapless, as committed.
 CREATE TABLE presence_counter (
