@@ -18,7 +18,7 @@ _LEAKS = ("PYTEST_", "COVERAGE_", "HYPOTHESIS_", "PYTHONDONTWRITEBYTECODE")
 
 
 def run_pytest(
-    args: list[str], *, cwd: Path, scratch: Path, limit_s: float, paths: tuple[Path, ...] = ()
+    args: list[str], *, cwd: Path, scratch: Path, limit_s: float, paths: tuple[Path, ...] = (), **variables: str
 ) -> tuple[int, str]:
     """Give the exit code and the output. `paths` come first of all that modules are found in.
 
@@ -30,6 +30,7 @@ def run_pytest(
         "HYPOTHESIS_STORAGE_DIRECTORY": str(scratch / "hypothesis"),
         "PYTHONPATH": os.pathsep.join(path),
         ONE_IS_ENOUGH: "1",
+        **variables,
     }
     log = scratch / "log"
     # A short name, since sockets are made in it, and one that goes with the run.

@@ -1,13 +1,14 @@
 """Plants a fault in a copy of the sources and says whether the named test noticed it."""
 
 import ast
+import atexit
 import compileall
 import json
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import cache_from_source
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from tests.faults.children import ROOT, run_pytest
 from tests.requirements import Fault
+from tests.services.postgres import LENT, private_postgres, wheel
 
 _LIMIT_S = 240  # more than the longest single test may take by its own timeout
 _PATIENCE = 0.1  # of that of a test which has nothing to fear: what it waits for may never come
@@ -83,6 +85,14 @@ def _says_something_else(text: str, changed: str, *, python: bool) -> bool:
         raise BrokenFaultError(f"the new text is not Python: {error}") from error
 
 
+@cache
+def _lent_postgres() -> str:
+    """Start a server for all runs of this process: to make one takes longer than most tests on it."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(private_postgres(wheel())).lend()
+
+
 def run_tests(nodes: list[str], src: Path, scratch: Path, root: Path = ROOT, patience: float | None = None) -> Run:
     """Run tests of the project at `root` on the sources in `src`, and on no others.
 
@@ -100,6 +110,7 @@ def run_tests(nodes: list[str], src: Path, scratch: Path, root: Path = ROOT, pat
         scratch=scratch,
         limit_s=_LIMIT_S,
         paths=(src,),
+        **{LENT: _lent_postgres()},
     )
     if not answer.exists():
         raise BrokenFaultError(f"{nodes} did not run (exit {code}):\n{output}")

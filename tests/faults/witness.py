@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 # A test that ends by one of these did not notice the fault: the fault's own text does not run.
 BROKEN = (ImportError, SyntaxError, NameError)
@@ -25,6 +26,9 @@ def pytest_configure(config: pytest.Config) -> None:
     spec = importlib.util.find_spec("claudemesh")  # finds it without running any of it
     if spec is None or spec.origin is None or not Path(spec.origin).resolve().is_relative_to(src):
         raise pytest.UsageError(f"claudemesh would come from {spec and spec.origin}, not from {src}")
+    # One example that fails is enough: nobody reads the smallest.
+    settings.register_profile("witness", phases=(Phase.explicit, Phase.generate))
+    settings.load_profile("witness")
     config.pluginmanager.register(_Witness(src, config.getoption("--witness-to")))
 
 

@@ -1,6 +1,7 @@
 """A private PostgreSQL: the wheel's, and the distribution's where there is one."""
 
 import importlib.util
+import json
 import os
 import secrets
 import shutil
@@ -10,12 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote
 
 from tests.ports import own_port
 from tests.services.server import Server, run_as, running, throwaway_directory, unprivileged_user
 
 ONE_IS_ENOUGH = "CLAUDEMESH_TEST_ONE_POSTGRES"  # set where what is tested is a test
+LENT = "CLAUDEMESH_TEST_LENT_POSTGRES"  # and this, where that one runs already
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,20 @@ class Postgres(Server):
         """Over loopback, for what cannot use the socket. Others on the machine reach it, hence the password."""
         return f"postgresql://postgres:{self._password}@127.0.0.1:{self.port}/postgres"
 
+    def lend(self) -> str:
+        """Say what another process has to know of it, to ask of it all but to start and to end."""
+        return json.dumps([str(self.directory), str(self._programs), self.port, self._password])
+
+    @classmethod
+    def borrow(cls, words: str) -> Self:
+        directory, programs, port, password = json.loads(words)
+        lent = cls(Path(directory), Path(programs), None)
+        lent.port, lent._password = port, password
+        return lent
+
     def create_database(self, name: str) -> str:
-        """Make a database, and return its DSN. It goes with the server."""
+        """Make a database, and return its DSN. It goes with the server, and its name is like no other's there."""
+        name = f"{name}_{secrets.token_hex(8)}"
         command = [str(self._programs / "createdb"), f"--host={self.directory}", f"--port={self.port}"]
         subprocess.run([*command, "--username=postgres", name], check=True)
         return self.dsn.replace("/postgres?", f"/{name}?")
