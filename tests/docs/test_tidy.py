@@ -224,8 +224,8 @@ def test_every_library_has_its_fence() -> None:
 
 def lanes(makefile: str) -> list[Path]:
     """Return the folders that `make test` runs."""
-    lists = re.findall(r"^(?:FAST|REAL|SPARK) := (.+)$", makefile, re.MULTILINE)
-    assert len(lists) == 3
+    lists = re.findall(r"^(?:UNIT|FAST|REAL|SPARK) := (.+)$", makefile, re.MULTILINE)
+    assert len(lists) == 4
     return [Path(folder) for folder in " ".join(lists).split()]
 
 
@@ -240,6 +240,6 @@ def test_every_test_is_in_a_lane_of_make_test() -> None:
 
 
 def test_a_test_that_no_lane_runs_is_reported() -> None:
-    makefile = "FAST := tests/unit tests/docs\nREAL := tests/chaos\nSPARK := tests/spark\n"
+    makefile = "UNIT := tests/unit\nFAST := tests/docs\nREAL := tests/chaos\nSPARK := tests/spark\n"
     tests = [Path("tests/unit/test_a.py"), Path("tests/unity/test_b.py"), Path("tests/test_c.py")]
     assert outside_lanes(tests, makefile) == ["tests/unity/test_b.py", "tests/test_c.py"]

@@ -22,6 +22,7 @@ from claudemesh.pipeline.java import find_java, make_java_home
 from claudemesh.pipeline.jobs.orphans import orphans
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Lake
+from claudemesh.pipeline.session import BRIEF
 from claudemesh.pipeline.sources.connection import connected
 from claudemesh.pipeline.stores import open_store
 from tests.ports import own_port
@@ -30,6 +31,11 @@ from tests.services.server import Server, running, throwaway_directory
 from tests.spark.stores import KEYS, writing
 
 SPARK_HOME = Path(pyspark.__file__).parent
+QUICK_JAVA = BRIEF["spark.driver.defaultJavaOptions"]
+DEFAULTS = f"""
+spark.driver.defaultJavaOptions {QUICK_JAVA}
+spark.executor.defaultJavaOptions {QUICK_JAVA}
+"""
 WITHIN_S = 900  # niced, beside everything else, on a slow machine
 
 
@@ -38,7 +44,8 @@ class Part(Server):
 
     def __init__(self, directory: Path, java_home: Path, sign: str, *words: str) -> None:
         directory.mkdir()
-        variables = {"JAVA_HOME": java_home, "SPARK_HOME": SPARK_HOME, "SPARK_DAEMON_MEMORY": "256m"}
+        memory = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA}
+        variables = {"JAVA_HOME": java_home, "SPARK_HOME": SPARK_HOME, **memory}
         settings = [f"{name}={value}" for name, value in variables.items()]
         super().__init__(directory, ["env", *settings, str(SPARK_HOME / "bin" / "spark-class"), *words])
         self._sign = sign
@@ -123,7 +130,12 @@ def test_a_cluster_copies_and_finds_what_one_machine_does(
     cut = Ingest(Lake(tmp_path / "here"), lambda: spark, Wish(), lambda _: None).run([open_store(store)], 0)
     [source] = cut.sources
     found = orphans(frames.tables(spark, Lake(tmp_path / "here"), cut, source), Params(now_ms=0)).collect()
-    variables = {"PYSPARK_PYTHON": str(bare_python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)
+    variables = {
+        "PYSPARK_PYTHON": str(bare_python),
+        "SPARK_CONF_DIR": str(tmp_path),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     code, there = find_orphans(store, tmp_path / "there", cluster.url, **variables)
 
     assert code == 1
