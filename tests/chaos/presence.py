@@ -25,6 +25,7 @@ from tests.integration.broker_client import Peer
 from tests.mesh import LocalBroker, LocalDaemon
 
 PROGRAM = (sys.executable, "-P", "-m", "claudemesh.cli.main")
+INHERITED = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
 SLUG = "demo"
 STRANGER = "stranger"
 WITHIN_S = 60.0  # for whatever should take a moment: other tests may run beside us
@@ -90,7 +91,7 @@ async def program(
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             *(*within, *PROGRAM, *words),
-            env={"PATH": os.environ["PATH"]} | environment,
+            env=INHERITED | environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=output,
@@ -231,7 +232,7 @@ class Town:
         """Run a command in a member's terminal, and return what it prints."""
         process = await asyncio.create_subprocess_exec(
             *(*self.within, *PROGRAM, *words, "--json", "--mesh", SLUG),
-            env={"PATH": os.environ["PATH"], "CLAUDEMESH_HOME": str(self.home(name))} | self.environment,
+            env=INHERITED | {"CLAUDEMESH_HOME": str(self.home(name))} | self.environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

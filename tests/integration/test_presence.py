@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from claudemesh.broker import ws
 from claudemesh.broker.events import ConnectionsMet
 from claudemesh.broker.settings import Presence
 from claudemesh.kernel.fingerprint import Kind
@@ -186,7 +187,7 @@ async def test_the_token_of_a_long_lived_socket_is_renewed_in_band(tmp_path: Pat
 async def test_who_says_goodbye_or_is_revoked_is_gone_at_once(tmp_path: Path) -> None:
     async with town(tmp_path, LONG) as (witness, alice, bob):
         async with bob.connected() as wire:
-            assert await wire.call("presence.end") == {"ended": True}
+            assert await wire.call("presence.end") == {"left": True}
             assert await wire.closed() == (1000, "goodbye")
         assert await changes(witness) == [JOINED_A, JOINED_B, LEFT_B]
         async with bob.connected() as wire:
@@ -409,3 +410,17 @@ async def test_a_peer_entry_says_whether_what_is_sent_now_would_be_seen(tmp_path
         found = await until_reach("on_return")
         assert (found["status"], found["transport"]) == ("online", "offline")
         assert 0 < found["lease_left_ms"] <= LONG.lease_ttl_ms
+
+
+@pytest.mark.req("Q4")
+async def test_who_does_not_read_what_happens_is_closed_and_asks_for_it_on_its_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ws, "TELLING_MAX", 2)
+    async with town(tmp_path, LONG) as (witness, alice, bob):
+        keys = [KeyPair.generate() for _ in range(2)]
+        async with bob.connected(), session_of(bob, keys[0]), session_of(bob, keys[1]):
+            await witness.say(frames.Call(9, "member.revoke", {"member": "bob"}))  # three departures at once
+            assert await witness.closed() == (4408, "slow_consumer")
+        async with alice.connected() as back:
+            assert await changes(back) == [JOINED_A, *[JOINED_B] * 3, *[LEFT_B] * 3]

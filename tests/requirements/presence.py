@@ -2,6 +2,8 @@
 
 from tests.requirements.model import Fault, Requirement
 
+_BROKERS = "tests/contract/broker/test_brokers_contract.py"
+_CONTRACT = "tests/contract/broker/test_presence_contract.py"
 _ENDS = "tests/unit/daemon/test_session_ends.py"
 _SESSIONS = "tests/unit/daemon/test_sessions.py"
 _TIMES = "tests/acceptance/test_presence_times.py"
@@ -106,9 +108,32 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="Who says goodbye has its time of grace all the same.",
                 file="broker/calls.py",
-                old='        self._herald.tell(settled)\n        return {"ended": bool(settled.events)}',
-                new='        return {"ended": bool(settled.events)}',
+                old="self._ports.presence.end(identity.sender, key, Because.GOODBYE, instance)",
+                new="self._ports.presence.settle()",
+                test=f"{_WIRE}::test_who_says_goodbye_or_is_revoked_is_gone_at_once",
+            ),
+            Fault(
+                what="That somebody said goodbye is told to nobody.",
+                file="broker/calls.py",
+                old='        self._herald.tell(settled)\n        return {"left": bool(settled.events)}',
+                new='        return {"left": bool(settled.events)}',
                 test=f"{_WIRE}::test_whoever_goes_at_once_is_told_at_once",
+            ),
+            Fault(
+                what="Of many leases that ran out a page is settled, and the rest at some other time.",
+                file="broker/stores/postgres/presence.py",
+                old="changes.members, is_done=False)",
+                new="changes.members, is_done=len(members) < SETTLE_MAX)",
+                test=f"{_CONTRACT}::"
+                "test_however_many_leases_run_out_together_one_look_after_the_other_ends_them_all",
+            ),
+            Fault(
+                what="After a backup was restored numbers are given again.",
+                file="broker/stores/sqlite/upkeep.py",
+                old='        connection.execute(_SQL["jump_presence"], (EPOCH_SKIP,))\n',
+                new="",
+                test=f"{_CONTRACT}::"
+                "test_an_epoch_passes_numbers_of_comings_over_so_that_who_knew_lost_ones_sees_a_gap",
             ),
             Fault(
                 what="Who is revoked stays among the peers until its lease is over.",
@@ -219,6 +244,44 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new="",
                 test=f"{_WIRE}::test_a_broker_that_was_killed_leaves_its_leases_to_the_next",
             ),
+            Fault(
+                what="Time passes for who is in grace while no broker looks.",
+                file="broker/stores/postgres/presence.py",
+                old='        await connection.execute(_SQL["extend"], looked_at, now_ms - looked_at)\n',
+                new="",
+                test=f"{_CONTRACT}::test_while_no_broker_runs_no_time_passes_for_who_is_in_grace",
+            ),
+            Fault(
+                what="Who was at a broker that is gone is there for ever.",
+                file="broker/stores/postgres/presence.py",
+                old="for lease in leases if lease.is_lost and lease.seat}",
+                new="for lease in leases if lease.is_lost and not lease.seat}",
+                test=f"{_BROKERS}::"
+                "test_whoever_was_at_a_broker_that_is_gone_has_one_whole_lease_from_when_another_notices",
+            ),
+            Fault(
+                what="Each of two brokers announces a departure.",
+                file="broker/stores/postgres/presence.sql",
+                old="WHERE p.member_id = ANY($1::bigint[]) AND p.disconnected_at IS NULL ORDER BY p.id",
+                new="WHERE p.member_id = ANY($1::bigint[]) ORDER BY p.id",
+                test=f"{_BROKERS}::test_of_many_leases_that_run_out_each_departure_is_told_to_one_broker",
+            ),
+            Fault(
+                what="A store that is slow is taken for a process that stood still.",
+                file="broker/presence/watchdog.py",
+                old="            self._standstill.notice()\n",
+                new="",
+                test="tests/unit/broker/test_watchdog.py::"
+                "test_after_we_stood_still_nobody_is_cut_and_every_silence_begins_anew",
+            ),
+            Fault(
+                what="A lease is compared with a clock that ran on while the process did not.",
+                file="broker/presence/herald.py",
+                old="            self._standstill.notice()  # before the store compares leases with its clock\n",
+                new="",
+                test="tests/unit/broker/test_herald.py::"
+                "test_a_store_that_is_slow_is_no_standstill_and_one_within_its_pages_is",
+            ),
         ),
     ),
     Requirement(
@@ -286,7 +349,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         "proven",
         faults=(
             Fault(
-                what="Sessions are peers of their own, without their member.",
+                what="Among a member's sessions stands its own connection, and no session.",
                 file="broker/presence/peers.py",
                 old="for one in leases if one.session_pubkey is not None]",
                 new="for one in leases if one.session_pubkey is None]",
@@ -320,6 +383,21 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old="        ping_interval_ms=timings.ping_interval_ms,\n",
                 new="",
                 test=f"{_TIMES}::test_a_broker_goes_by_the_times_of_its_environment_over_those_of_its_file",
+            ),
+            Fault(
+                what="A daemon goes by times of its own.",
+                file="cli/daemon.py",
+                old="        stale_pong_ms=timings.stale_pong_ms,\n",
+                new="",
+                test="tests/unit/cli/test_operator.py::test_a_daemon_goes_by_the_times_of_its_environment",
+            ),
+            Fault(
+                what="A lease ends with its socket: whoever sleeps for a moment is seen to leave.",
+                file="broker/presence/policy.py",
+                old="    return now_ms - silent_ms + ttl_ms\n",
+                new="    return now_ms - silent_ms - ttl_ms\n",
+                test="tests/acceptance/test_presence_scenarios.py::"
+                "test_a_daemon_that_sleeps_for_less_than_its_lease_is_never_missed_and_resumes",
             ),
         ),
     ),

@@ -30,6 +30,7 @@ from claudemesh.broker.metering import BrokerMetrics
 from claudemesh.broker.planned import execute_plan, read_plan
 from claudemesh.broker.ports import Limiter, Stores
 from claudemesh.broker.presence.herald import Herald
+from claudemesh.broker.presence.standstill import Standstill
 from claudemesh.broker.presence.tokens import ResumeTokens, parse_seeds
 from claudemesh.broker.presence.watchdog import Watchdog
 from claudemesh.broker.seating import Seating
@@ -237,8 +238,9 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
     hub = Hub(world.observer)
     board = Switchboard(hub, stores.bus, world.observer, stores.deliveries.prime)
     rhythm = derive_settings_rhythm(settings)
-    herald = Herald(stores.presence, board, rhythm, world.clock, world.observer)
-    watchdog = Watchdog(rhythm, world.clock, world.roll, world.observer)
+    standstill = Standstill(world.clock, rhythm.tick_ms, stores.presence.stand_still, world.observer)
+    herald = Herald(stores.presence, board, rhythm, standstill, world.observer)
+    watchdog = Watchdog(rhythm, world.clock, standstill, world.roll, world.observer)
     seating = Seating(stores.seats, hub, board, herald, world.clock, world.observer)
     depth = Depth(stores.deliveries, world.clock)
     tokens = await make_tokens(settings, stores, world, rhythm)
@@ -287,6 +289,7 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
                 )
             )
         ]
+        standstill.begin()
         keeping += [spawn(_watch_depth(depth, metrics)), spawn(watchdog.run()), spawn(herald.run())]
         if not stores.bus.is_alone:
             keeping.append(spawn(board.look_again()))

@@ -36,7 +36,7 @@ from claudemesh.broker.ports import (
     WorkStore,
 )
 from claudemesh.broker.presence.herald import Herald
-from claudemesh.broker.presence.model import Because
+from claudemesh.broker.presence.model import Because, Settled
 from claudemesh.broker.presence.peers import render_peers
 from claudemesh.broker.service import AcceptService
 from claudemesh.broker.switchboard import Switchboard
@@ -196,7 +196,7 @@ class Calls:
             "ping": Operation(Args, self._ping),
             "directory": Operation(Args, self._directory),
             "peers": Operation(PeersArgs, self._peers, is_heavy=True),
-            "presence": Operation(PresenceArgs, self._presence),
+            "presence": Operation(PresenceArgs, self._presence, is_heavy=True),
             "presence.end": Operation(EndArgs, self._presence_end),
             "profile": Operation(ProfileArgs, self._profile),
             "member.revoke": Operation(MemberArgs, self._member_revoke, governs=True),
@@ -282,7 +282,7 @@ class Calls:
         return {"peers": render_peers(members, present, backlogs)}
 
     async def _presence(self, identity: Identity, args: PresenceArgs) -> Json:
-        """Say who came and went after a number; without one, what the number is now."""
+        """Say who came and went after a number, a page of it; without one, what the number is now."""
         return await self._herald.missed(identity.mesh.id, args.after)
 
     async def _presence_end(self, identity: Identity, args: EndArgs) -> Json:
@@ -293,7 +293,7 @@ class Calls:
         instance = identity.instance_id if key == identity.session_pubkey else args.instance_id
         settled = await self._ports.presence.end(identity.sender, key, Because.GOODBYE, instance)
         self._herald.tell(settled)
-        return {"ended": bool(settled.events)}
+        return {"left": bool(settled.events)}
 
     async def _profile(self, identity: Identity, args: ProfileArgs) -> Json:
         """Keep what the caller says of itself."""
@@ -305,7 +305,10 @@ class Calls:
     async def _member_revoke(self, identity: Identity, args: MemberArgs) -> Json:
         """End a membership. For owners and admins, an owner's for owners only; anybody ends its own."""
         member = await self._ports.directory.revoke(identity.sender, args.member, self._clock.wall_ms())
-        settled = await self._ports.presence.end_all(Sender(member.mesh_id, member.id), Because.REVOKED)
+        try:
+            settled = await self._ports.presence.end_all(Sender(member.mesh_id, member.id), Because.REVOKED)
+        except MeshError:  # it is revoked all the same, and its leases run out
+            settled = Settled()
         self._board.revoke(member, identity)  # without a pause from here: who revokes itself is still answered
         self._herald.tell(settled)
         return {"name": member.name, "pubkey": member.pubkey, "revoked_at": member.revoked_at}

@@ -223,7 +223,8 @@ class UpkeepStore(Protocol):
     async def begin_epoch(self, now_ms: int) -> int:
         """Pass over history ids that a lost part of the past may have used; return the number of the epoch.
 
-        For a store that was restored from a backup: every mesh goes on `policy.EPOCH_SKIP` further.
+        For a store that was restored from a backup: every mesh goes on `policy.EPOCH_SKIP` further, with its
+        messages and with those who come and go.
         """
 
     async def meshes(self) -> list[int]: ...

@@ -6,6 +6,14 @@ import msgspec
 from msgspec import Meta
 
 from claudemesh.kernel.retention import WINDOW_DAYS_MIN
+from claudemesh.kernel.rhythm import (
+    LEASE_TTL_MS,
+    LEASE_TTL_MS_MIN,
+    PING_INTERVAL_MS,
+    STALE_PONG_MS,
+    TIME_MS_MAX,
+    TIME_MS_MIN,
+)
 from claudemesh.wire.names import SENDS_PER_WINDOW_MAX
 from claudemesh.wire.negotiation import INLINE_BYTES_DEFAULT, PAYLOAD_BYTES_MIN
 
@@ -56,12 +64,19 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
 
     lease_ttl_ms: Annotated[
         int,
-        Meta(ge=1, description="How long somebody counts as present after the last sign of life."),
-    ] = 90_000
-    ping_interval_ms: Annotated[int, Meta(ge=1, description="How often a silent connection is pinged.")] = 30_000
+        Meta(
+            ge=LEASE_TTL_MS_MIN,
+            le=TIME_MS_MAX,
+            description="How long somebody counts as present after the last sign of life.",
+        ),
+    ] = LEASE_TTL_MS
+    ping_interval_ms: Annotated[
+        int, Meta(ge=TIME_MS_MIN, le=TIME_MS_MAX, description="How often a silent connection is pinged.")
+    ] = PING_INTERVAL_MS
     stale_pong_ms: Annotated[
-        int, Meta(ge=1, description="How long a connection may be silent before it is ended.")
-    ] = 75_000
+        int,
+        Meta(ge=TIME_MS_MIN, le=TIME_MS_MAX, description="How long a connection may be silent before it is ended."),
+    ] = STALE_PONG_MS
 
 
 class Connections(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """What is done now and then: the broker's beat, expired leases, retention, the orphan check.
 
 Each runs by itself and is tried again at its next turn when it fails: none of it is on anybody's way to an answer.
-Of several brokers on a store one does it all; what each of them does is to say that it lives.
+Of several brokers on a store one does it all; what each of them does is to say that it lives, and to end leases
+that ran out (`presence.herald`).
 """
 
 import asyncio

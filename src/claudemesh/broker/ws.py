@@ -33,6 +33,7 @@ from claudemesh.wire import frames
 from claudemesh.wire.signing import welcome_bytes
 
 CALLS_MAX: Final = 4  # under way at once on one connection
+TELLING_MAX: Final = 1_024  # events that wait until one connection has read those before
 ACK_IDS_MAX: Final = 16_384  # in one frame: far more than any window holds
 CHALLENGE_CHARS_MAX: Final = 128
 HELLO_CHARS_MAX: Final = 16 * 1024
@@ -76,6 +77,7 @@ class Connection:
         self._desk: Desk | None = None  # without one it only shows that a session is there
         self._close_asked: asyncio.Future[Closing] = asyncio.get_running_loop().create_future()
         self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._telling = 0  # events that wait to be written
 
     # --- what others ask of it: hub.Live -----------------------------------------------------------
 
@@ -100,8 +102,13 @@ class Connection:
             self._desk.pump.rewind()
 
     def tell(self, text: str) -> None:
-        if self._desk is not None:
-            self._house.spawn(self._write_or_close(text))
+        if self._desk is None:
+            return
+        if self._telling >= TELLING_MAX:  # it does not read; on its return it asks for what it missed
+            self.close(frames.CLOSE_SLOW_CONSUMER, frames.CLOSE_WORDS[frames.CLOSE_SLOW_CONSUMER])
+            return
+        self._telling += 1
+        self._house.spawn(self._tell(text))
 
     def hint(self, client_message_ids: Sequence[str]) -> None:
         if self._desk is not None:
@@ -391,6 +398,12 @@ class Connection:
             pass
 
     # --- deliveries --------------------------------------------------------------------------------
+
+    async def _tell(self, text: str) -> None:
+        try:
+            await self._write_or_close(text)
+        finally:
+            self._telling -= 1
 
     def _last_life_ms(self) -> int:
         """Return when it last showed life: by a frame, a pong, anything."""

@@ -11,7 +11,7 @@ import click
 from claudemesh.cli.command import Group, Session, parse_listen
 from claudemesh.cli.render import escape
 from claudemesh.runtime.environment import read_environment
-from claudemesh.runtime.home import Timings, read_timings
+from claudemesh.runtime.home import Timings, read_private, read_timings
 
 if TYPE_CHECKING:
     from claudemesh.broker.settings import BrokerSettings
@@ -152,6 +152,8 @@ def build_settings(session: Session, said: dict[str, str | None]) -> "BrokerSett
     }
     given = {name: value for name, value in said.items() if value is not None}
     key = read_environment().get("RESUME_TOKEN_KEY") or settings.resume_token_key
+    if settings.resume_token_key is not None:
+        read_private(session.home.root / FILE)  # which refuses one that others can read
     return replace(settings, presence=presence, resume_token_key=key, **{**beside, **given})
 
 

@@ -12,7 +12,7 @@ NAMES_MAX: Final = 4  # of sessions, in one line
 KEY_CHARS: Final = 8  # of a session that gave no name
 
 HEADS: Final = ("name", "status", "sessions", "role")
-MORE_HEADS: Final = ("reach", "unread", "last read")
+MORE_HEADS: Final = ("reach", "waiting", "unread", "last read")
 
 
 @click.group(cls=Group)
@@ -27,6 +27,8 @@ def list_peers(session: Session, *, every: bool) -> None:
     """List the members of the mesh that are there, with their sessions."""
     with session.client() as client:
         answer = client.peers(every=every)
+    if not session.out.as_json and any(entry["status"] == "unknown" for entry in answer["peers"]):
+        session.out.say("the broker is not connected: these are the members, and nobody knows who is there")
     heads = (*HEADS, *(MORE_HEADS if every else ()), "public key")
     session.out.document(answer, session.out.table(heads, [_row(entry, every=every) for entry in answer["peers"]]))
 
@@ -34,7 +36,7 @@ def list_peers(session: Session, *, every: bool) -> None:
 def _row(entry: Mapping[str, Any], *, every: bool) -> list[object]:
     row = [entry["name"], entry["status"], _sessions(entry.get("sessions") or ()), entry.get("role")]
     if every:
-        row += [_reach(entry), entry.get("unread"), when(entry.get("last_read_at"))]
+        row += [_reach(entry), entry.get("waiting"), entry.get("unread"), when(entry.get("last_read_at"))]
     return [*row, entry["pubkey"]]
 
 
@@ -51,11 +53,11 @@ def _reach(entry: Mapping[str, Any]) -> str | None:
     """Say in words when a message that is sent now would be seen."""
     match entry.get("reach"):
         case "now":
-            return "its daemon takes it now"
+            return "now: its daemon is connected"
         case "on_return":
             left_s = -(-int(entry.get("lease_left_ms") or 0) // 1000)
             return f"on its return (lease for {left_s} s more)"
         case "waits":
-            return f"waits: {entry.get('waiting') or 0} undelivered"
+            return "it waits: nobody is there"
         case other:
             return None if other is None else str(other)

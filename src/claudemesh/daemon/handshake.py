@@ -13,7 +13,14 @@ from claudemesh.daemon.credentials import Credentials, Introduction
 from claudemesh.daemon.link import Link, LinkClosed, Remembered, Socket, dial, hear, say
 from claudemesh.daemon.watchdog import Watchdog
 from claudemesh.kernel.errors import ConfigError, InvalidRequest
-from claudemesh.kernel.rhythm import LEASE_TTL_MS, PING_INTERVAL_MS, STALE_PONG_MS, Rhythm, derive_rhythm
+from claudemesh.kernel.rhythm import (
+    LEASE_TTL_MS,
+    LEASE_TTL_MS_MIN,
+    PING_INTERVAL_MS,
+    STALE_PONG_MS,
+    Rhythm,
+    derive_rhythm,
+)
 from claudemesh.runtime.keys import verify
 from claudemesh.runtime.tokens import fresh_token
 from claudemesh.runtime.world import World
@@ -23,7 +30,6 @@ from claudemesh.wire.negotiation import OPTIONAL, REQUIRED, Agreed, NegotiationF
 from claudemesh.wire.signing import welcome_bytes
 
 HANDSHAKE_S: Final = 10.0
-LEASE_TTL_MS_MIN: Final = 1_000  # no lease is shorter: a broker that says so would have us hang up at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,11 +48,15 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Missed(msgspec.Struct):
-    """The broker's answer to `presence`: all up to `seq`, but what it no longer keeps if it is not complete."""
+    """The broker's answer to `presence`: all up to `seq`, but what it no longer keeps if it is not complete.
+
+    Unless it is the last page, there is more from there on.
+    """
 
     seq: Number
     events: list[Change] = []
     is_complete: bool = True
+    is_last: bool = True
 
 
 class PresenceLog:
@@ -110,19 +114,23 @@ class PresenceLog:
     async def _catch_up(self) -> None:
         """Fetch all that is missing, in order, and be where the broker is."""
         self._is_behind = False
-        link, after = self._link, self._cursor
-        if link is None:
-            return
+        while self._link is not None and await self._catch_up_by_a_page(self._link):
+            pass
+
+    async def _catch_up_by_a_page(self, link: BrokerLink) -> bool:
+        """Fetch what is missing next; say whether there is more."""
+        after = self._cursor
         try:
             answer = msgspec.convert(await link.call("presence", {"after": after}), _Missed)
         except BrokerUnreachable:
             raise
         except (MeshError, msgspec.ValidationError):
-            return  # a broker that numbers nothing, or cannot now: the next event shows what is missing
+            return False  # a broker that numbers nothing, or cannot now: the next event shows what is missing
         fresh = [one for one in answer.events if after is not None and one.seq is not None and one.seq > after]
         await self._store(fresh, answer.seq)
         if not answer.is_complete:
             self._world.observer.publish(Warned("presence_missed", f"between {after} and {answer.seq}"))
+        return not answer.is_last and after is not None and answer.seq > after
 
     async def _store(self, changes: Sequence[Change], upto: int | None) -> None:
         """Keep what is to be told, and how far that is, in one commit, however long there is no room for it."""

@@ -138,6 +138,7 @@ class Session:
         From now on it does not connect again. A hello that is out is waited for: what it begins has to end as well.
         """
         self.status = Status.ENDED
+        self._wake()
         try:
             async with asyncio.timeout(GOODBYE_S):
                 while self._is_hello_out:
@@ -151,6 +152,7 @@ class Session:
 
     def _reconnect(self) -> None:
         self._again.set()
+        self._move(Status.CONNECTING)
         if self._link is not None:
             self._link.abort()
 
@@ -165,7 +167,7 @@ class Session:
             if wait_ms is None or self.status is Status.ENDED:
                 return
             self._is_away |= self.presence_id is not None and not self._again.is_set()
-            self._move(Status.OFFLINE)
+            self._move(Status.CONNECTING if self._again.is_set() else Status.OFFLINE)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
                     await self._again.wait()

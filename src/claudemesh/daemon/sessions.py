@@ -1,7 +1,8 @@
 """The sessions of this daemon: processes of the member that are shown to the others one by one.
 
 A session is known by a token that its process chose. Only the token's digest is held, and nothing of a session
-outlives the daemon: after a restart the processes register again, in time for their leases to go on.
+outlives the daemon: after a restart the processes register again, in time for their leases to go on. By the same
+token a session has the same key then, unless it brings one of its own.
 """
 
 import asyncio
@@ -30,14 +31,14 @@ from claudemesh.kernel.errors import (
 from claudemesh.runtime.keys import KeyPair, verify
 from claudemesh.runtime.world import World
 from claudemesh.wire.attestation import ATTESTATION_EXPIRED, BAD_ATTESTATION, judge_attestation
-from claudemesh.wire.frames import PRESENCE_END, Attestation, SessionInfo
+from claudemesh.wire.frames import PRESENCE_END, SESSION_BYTES_MAX, Attestation, SessionInfo
 
 FIRST_TRY_S: Final = 2.0  # how long a registration waits for its connection
-INFO_BYTES_MAX: Final = 12 * 1024  # with the proof it has to fit into one hello
 UNTOLD_MAX: Final = 10_000
 RETRY_AFTER_MS: Final = 5_000
 DIGEST_MARK: Final = "sha256:"  # a token may be named by its digest, where it would stand in an address
 
+KEY_PURPOSE: Final = b"claudemesh session key v1\0"
 _SEED_BYTES: Final = 32
 _WRONG: Final = {
     BAD_ATTESTATION: "parent_attestation is not this member's word for this session's key",
@@ -137,8 +138,8 @@ class Sessions:
         process = look_up(asked.pid)
         if process is None:
             raise InvalidRequest(f"pid: no process {asked.pid} runs here")
-        if len(msgspec.json.encode(asked.info)) > INFO_BYTES_MAX:
-            raise InvalidRequest(f"what a session says of itself has at most {INFO_BYTES_MAX} bytes on the wire")
+        if len(msgspec.json.encode(asked.info)) > SESSION_BYTES_MAX:  # which no broker would take
+            raise InvalidRequest(f"what a session says of itself has at most {SESSION_BYTES_MAX} bytes on the wire")
         return Registration(process=process, info=asked.info, attestation=asked.attestation)
 
     def _check(self, attestation: Attestation | None, session_pubkey: str) -> None:
@@ -154,7 +155,7 @@ class Sessions:
         limit = self._live.config.sessions.max
         if len(self._sessions) >= limit:
             raise TooManySessions(f"{limit} sessions are registered here", retry_after_ms=RETRY_AFTER_MS)
-        keys = asked.keys or KeyPair.generate()
+        keys = asked.keys or self._member.derive(KEY_PURPOSE + known)
         if keys.pubkey == self._member.pubkey:
             raise InvalidRequest("session_keypair: a session has a key of its own, not its member's")
         if self._has(keys.pubkey):

@@ -10,6 +10,10 @@ LEASE_TTL_MS: Final = 90_000
 PING_INTERVAL_MS: Final = 30_000
 STALE_PONG_MS: Final = 75_000
 
+LEASE_TTL_MS_MIN: Final = 1_000  # whoever is told of a shorter one would have to hang up at once
+TIME_MS_MIN: Final = 50
+TIME_MS_MAX: Final = 7 * 86_400_000
+
 PINGS_A_SILENCE: Final = 2  # that are sent, at least, before a silent connection is ended
 TICKS_AN_INTERVAL: Final = 10
 TICK_MS_MIN: Final = 20

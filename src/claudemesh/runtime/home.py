@@ -26,6 +26,14 @@ from pathlib import Path
 from typing import Final, Self
 
 from claudemesh.kernel.errors import AlreadyRunning, ConfigError, InvalidRequest
+from claudemesh.kernel.rhythm import (
+    LEASE_TTL_MS,
+    LEASE_TTL_MS_MIN,
+    PING_INTERVAL_MS,
+    STALE_PONG_MS,
+    TIME_MS_MAX,
+    TIME_MS_MIN,
+)
 from claudemesh.runtime.patience import wait_until
 
 PRIVATE_BYTES_MAX: Final = 1 << 20
@@ -100,29 +108,35 @@ def _container(environment: Mapping[str, str], root: str) -> str | None:
     return next((name for name, mark in marks.items() if os.path.exists(os.path.join(root, mark))), None)  # noqa: PTH110, PTH118
 
 
+DIGITS_MAX = 20  # of a number that is read, and quoted
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
     """How fast presence beats: read by broker and daemon alike, so that they agree without a file."""
 
-    lease_ttl_ms: int = 90_000
-    ping_interval_ms: int = 30_000
-    stale_pong_ms: int = 75_000
+    lease_ttl_ms: int = LEASE_TTL_MS
+    ping_interval_ms: int = PING_INTERVAL_MS
+    stale_pong_ms: int = STALE_PONG_MS
 
 
 def read_timings(otherwise: Timings | None = None, environment: Mapping[str, str] = os.environ) -> Timings:
     """Return what the environment says, and where it is silent what a file did."""
     standard = otherwise or Timings()
     return Timings(
-        _milliseconds(environment, "LEASE_TTL_MS", standard.lease_ttl_ms),
-        _milliseconds(environment, "PING_INTERVAL_MS", standard.ping_interval_ms),
-        _milliseconds(environment, "STALE_PONG_THRESHOLD_MS", standard.stale_pong_ms),
+        _milliseconds(environment, "LEASE_TTL_MS", standard.lease_ttl_ms, LEASE_TTL_MS_MIN),
+        _milliseconds(environment, "PING_INTERVAL_MS", standard.ping_interval_ms, TIME_MS_MIN),
+        _milliseconds(environment, "STALE_PONG_THRESHOLD_MS", standard.stale_pong_ms, TIME_MS_MIN),
     )
 
 
-def _milliseconds(environment: Mapping[str, str], name: str, otherwise: int) -> int:
-    text = environment.get(name, "") or str(otherwise)
-    if not text.isdecimal() or not int(text):
-        raise ConfigError(f"{name}={text!r} in the environment is not a number of milliseconds")
+def _milliseconds(environment: Mapping[str, str], name: str, otherwise: int, least: int) -> int:
+    text = environment.get(name, "")
+    if not text:
+        return otherwise
+    if not text.isdecimal() or not least <= int(text[:DIGITS_MAX]) <= TIME_MS_MAX:
+        allowed = f"is not a number of milliseconds from {least} to {TIME_MS_MAX}"
+        raise ConfigError(f"{name}={text[:DIGITS_MAX]!r} in the environment {allowed}")
     return int(text)
 
 

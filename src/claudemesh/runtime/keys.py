@@ -4,6 +4,7 @@ Public keys and signatures travel as lower-case hex. Verification is libsodium's
 that are not in their one canonical form, and keys of small order.
 """
 
+import hmac
 import re
 from typing import Self
 
@@ -25,6 +26,10 @@ class KeyPair:
     @classmethod
     def generate(cls) -> Self:
         return cls(SigningKey.generate().encode())
+
+    def derive(self, purpose: bytes) -> Self:
+        """Return the pair that belongs to a purpose: always the same, and nobody without this one can tell it."""
+        return type(self)(hmac.digest(self.seed, purpose, "sha256"))
 
     @property
     def seed(self) -> bytes:

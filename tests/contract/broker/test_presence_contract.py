@@ -3,8 +3,9 @@
 import pytest
 
 from claudemesh.broker.model import ConnectionPolicy, Displaced, Meeting
+from claudemesh.broker.policy import EPOCH_SKIP
 from claudemesh.broker.ports import NotResumed
-from claudemesh.broker.presence.model import Because, Settled, What
+from claudemesh.broker.presence.model import Because, Departure, PresenceEvent, Settled, What
 from claudemesh.kernel.rhythm import LEASE_TTL_MS
 from tests.contract.broker.backends import NOW, House, arrive, settle
 from tests.contract.broker.stays import (
@@ -26,13 +27,13 @@ from tests.contract.broker.stays import (
 async def test_whoever_comes_is_announced_once_and_once_when_its_lease_has_run_out(house: House) -> None:
     stores = house.stores
     town = await settle(stores, "alice", "bob")
-    first = await arrive(stores, town, "bob", info={"cwd": "/srv/bob"})
+    first = await arrive(stores, town, "bob", info={"cwd": "/srv/bob", "display_name": "böb's"})
     [joined] = first.events
     assert (joined.what, joined.seq, joined.mesh_id, joined.because) == (What.JOINED, 1, town.mesh.id, None)
     bob = town.members["bob"]
     assert (joined.member_id, joined.member_uid, joined.name, joined.pubkey) == (bob.id, bob.uid, "bob", bob.pubkey)
     assert (joined.session_pubkey, joined.presence_uid) == (None, first.presence_uid)
-    assert joined.info == {"cwd": "/srv/bob"}
+    assert joined.display_name == "böb's"
     await leave(stores, first)
     assert await stores.presence.settle() == Settled()
     await house.pass_time(ALL_MS)
@@ -194,6 +195,38 @@ async def test_a_lease_counts_from_the_last_sign_of_life_and_not_from_the_end_of
     assert [event.name for event in (await stores.presence.settle()).events] == ["alice"]
 
 
+@pytest.mark.req("P5")
+async def test_however_many_leases_run_out_together_one_look_after_the_other_ends_them_all(house: House) -> None:
+    stores = house.stores
+    names = [f"m{number}" for number in range(150)]
+    town = await settle(stores, *names)
+    seats = [(await arrive(stores, town, name, key)).seat.token for name in names for key in (None, f"of-{name}")]
+    await stores.seats.leave([Departure(token) for token in seats])
+    await house.pass_time(ALL_MS)
+    left: list[PresenceEvent] = []
+    is_done = False
+    while not is_done:
+        settled = await stores.presence.settle()
+        left, is_done = left + settled.events, settled.is_done
+    assert {event.what for event in left} == {What.LEFT}
+    assert len({(event.name, event.session_pubkey) for event in left}) == len(left) == len(seats)
+
+
+@pytest.mark.req("P2", "P5")
+async def test_an_epoch_passes_numbers_of_comings_over_so_that_who_knew_lost_ones_sees_a_gap(
+    house: House,
+) -> None:
+    stores = house.stores
+    town, other = await settle(stores, "alice", "bob"), await settle(stores, "carol", slug="other")
+    await arrive(stores, town, "alice")
+    await stores.upkeep.begin_epoch(NOW)
+    assert await stores.presence.latest(town.mesh.id) == EPOCH_SKIP + 1
+    [joined] = (await arrive(stores, town, "bob")).events
+    [first] = (await arrive(stores, other, "carol")).events
+    assert (joined.seq, first.seq) == (EPOCH_SKIP + 2, EPOCH_SKIP + 1), "also where nobody is known to have come"
+    assert [event.seq for event in await stores.presence.events(town.mesh.id, 0, 9)] == [1, EPOCH_SKIP + 2]
+
+
 @pytest.mark.req("P9")
 async def test_while_no_broker_runs_no_time_passes_for_who_is_in_grace(house: House) -> None:
     stores = house.stores
@@ -223,7 +256,7 @@ async def test_a_restart_gives_who_was_online_a_whole_lease_once_and_who_was_in_
     await house.reopen()
     stores = house.stores
     await stores.seats.start()
-    assert await stores.presence.settle() == Settled()
+    assert (await stores.presence.settle()).events == []
     assert [(one.presence_uid, one.is_online) for one in await present(stores, town)] == [
         (alice.presence_uid, False),
         (bob.presence_uid, False),

@@ -13,6 +13,57 @@ _WATCHDOG = "tests/unit/daemon/test_watchdog.py"
 
 MUTANTS: tuple[Fault, ...] = (
     Fault(
+        what="Of what was missed only the first page is asked for.",
+        file="daemon/presence.py",
+        old="        return not answer.is_last and after is not None and answer.seq > after\n",
+        new="        return False\n",
+        test=f"{_PRESENCE}::test_what_was_missed_is_asked_for_page_by_page",
+    ),
+    Fault(
+        what="Who missed much gets all of it in one answer.",
+        file="broker/presence/herald.py",
+        old="max(after, latest - EVENTS_MAX), EVENTS_PAGE)",
+        new="max(after, latest - EVENTS_MAX), EVENTS_MAX)",
+        test="tests/unit/broker/test_herald.py::test_of_more_than_is_told_at_once_one_learns_the_newest",
+    ),
+    Fault(
+        what="What happens waits without a bound for whoever does not read.",
+        file="broker/ws.py",
+        old="        if self._telling >= TELLING_MAX:",
+        new="        if self._telling < 0:",
+        test="tests/integration/test_presence.py::"
+        "test_who_does_not_read_what_happens_is_closed_and_asks_for_it_on_its_return",
+    ),
+    Fault(
+        what="Who is revoked stays connected if its leases cannot be ended.",
+        file="broker/calls.py",
+        old="        except MeshError:  # it is revoked all the same, and its leases run out\n",
+        new="        except NotFound:\n",
+        test="tests/unit/broker/test_calls.py::"
+        "test_who_is_revoked_is_put_out_also_if_its_leases_cannot_be_ended_now",
+    ),
+    Fault(
+        what="A session has another key after a restart of its daemon.",
+        file="daemon/sessions.py",
+        old="asked.keys or self._member.derive(KEY_PURPOSE + known)",
+        new="asked.keys or KeyPair.generate()",
+        test=f"{_SESSIONS}::test_a_session_has_its_key_and_instance_again_after_a_restart_by_its_token_alone",
+    ),
+    Fault(
+        what="A session may say more of itself than any broker takes.",
+        file="daemon/sessions.py",
+        old="if len(msgspec.json.encode(asked.info)) > SESSION_BYTES_MAX:",
+        new="if len(msgspec.json.encode(asked.info)) > 3 * SESSION_BYTES_MAX:",
+        test=f"{_SESSIONS}::test_what_no_broker_would_take_is_refused_at_once",
+    ),
+    Fault(
+        what="What is said anew of a session is answered before its connection is there.",
+        file="daemon/session.py",
+        old="        self._again.set()\n        self._move(Status.CONNECTING)\n",
+        new="        self._again.set()\n",
+        test=f"{_SESSIONS}::test_what_is_said_anew_of_a_session_is_answered_when_the_others_see_it",
+    ),
+    Fault(
         what="A session that ended while nothing was connected is seen until its lease ends.",
         file="daemon/sessions.py",
         old="            self._untold[session.pubkey] = None\n",
@@ -108,8 +159,8 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="Whoever is away is said to see a message now.",
         file="cli/peer.py",
-        old="return f\"waits: {entry.get('waiting') or 0} undelivered\"",
-        new='return "its daemon takes it now"',
+        old='return "it waits: nobody is there"',
+        new='return "now: its daemon is connected"',
         test=f"{_NOUNS}::test_when_a_message_would_be_seen_is_said_in_words",
     ),
     Fault(

@@ -18,6 +18,7 @@ from claudemesh.broker.hub import Hub
 from claudemesh.broker.model import Accepted, ConnectionPolicy, Fresh, Identity, Page, Seat
 from claudemesh.broker.presence.herald import Herald
 from claudemesh.broker.presence.model import Arrival, Departure, Seated
+from claudemesh.broker.presence.standstill import Standstill
 from claudemesh.broker.seating import Seating
 from claudemesh.broker.switchboard import Switchboard
 from claudemesh.kernel.rhythm import Rhythm
@@ -93,7 +94,8 @@ class Office:
         observer = Observer()
         self.hub = Hub(observer)
         self.board = Switchboard(self.hub, stores.bus, observer)
-        herald = Herald(stores.presence, self.board, Rhythm(), clock, observer)
+        standstill = Standstill(clock, Rhythm().tick_ms, stores.presence.stand_still, observer)
+        herald = Herald(stores.presence, self.board, Rhythm(), standstill, observer)
         self.seating = Seating(stores.seats, self.hub, self.board, herald, clock, observer)
         self.phones: list[Phone] = []
         self.leaving: set[asyncio.Task[None]] = set()

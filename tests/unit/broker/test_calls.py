@@ -4,8 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+import pytest
+
 from claudemesh.broker.calls import CallPorts, Calls
-from claudemesh.broker.model import ConnectionPolicy, MessageReceipt, Sender
+from claudemesh.broker.model import ConnectionPolicy, Identity, Member, MessageReceipt, Sender
+from claudemesh.broker.presence.model import Because, Settled
+from claudemesh.kernel.errors import StoreUnavailable
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.wire.frames import Call
 from claudemesh.wire.names import POLICIES
@@ -57,6 +62,50 @@ async def test_of_one_members_expensive_calls_one_runs_at_a_time_and_others_need
             receipts.release.release()
     assert [task.result().error for task in asked] == [None] * 4
     assert receipts.came.qsize() == 2
+
+
+class Revoking:
+    """A directory that revokes, a store of leases that fails, and all who are told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    async def revoke(self, _actor: Sender, _name: str, now_ms: int) -> Member:
+        return msgspec.structs.replace(identity(2).member, revoked_at=now_ms)
+
+    async def end_all(self, _sender: Sender, _because: Because) -> Settled:
+        raise StoreUnavailable
+
+    def tell(self, settled: Settled) -> None:
+        self.told.append(f"{len(settled.events)} departures")
+
+
+class Board:
+    def __init__(self, told: list[str]) -> None:
+        self._told = told
+
+    def revoke(self, member: Member, _by: Identity) -> None:
+        self._told.append(f"{member.name} is out")
+
+
+@pytest.mark.req("P5")
+async def test_who_is_revoked_is_put_out_also_if_its_leases_cannot_be_ended_now() -> None:
+    both: Any = Revoking()
+    board: Any = Board(both.told)
+    nothing: Any = None
+    ports = CallPorts(
+        accepts=nothing,
+        deliveries=nothing,
+        receipts=nothing,
+        directory=both,
+        topics=nothing,
+        work=nothing,
+        presence=both,
+    )
+    calls = Calls(ports, nothing, board, both, SystemClock())
+    reply = await calls.answer(identity(1), Call(1, "member.revoke", {"member": "n2"}))
+    assert reply.error is None
+    assert both.told == ["n2 is out", "0 departures"]
 
 
 def test_the_policies_of_a_mesh_are_those_that_the_wire_names() -> None:

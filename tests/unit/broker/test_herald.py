@@ -10,9 +10,9 @@ from claudemesh.broker.events import PeerChanged, TaskFailed
 from claudemesh.broker.hub import Hub
 from claudemesh.broker.model import Announced, Rewound
 from claudemesh.broker.presence import herald as heralds
-from claudemesh.broker.presence import watchdog
-from claudemesh.broker.presence.herald import EVENTS_MAX, Herald, render_event
+from claudemesh.broker.presence.herald import EVENTS_MAX, EVENTS_PAGE, Herald, render_event
 from claudemesh.broker.presence.model import PresenceEvent, Settled, What
+from claudemesh.broker.presence.standstill import Standstill
 from claudemesh.broker.switchboard import Switchboard
 from claudemesh.kernel.errors import StoreUnavailable
 from claudemesh.kernel.rhythm import Rhythm
@@ -29,7 +29,12 @@ class Enough(Exception):
 
 
 def event(
-    seq: int, what: What | None = None, *, mesh: int = MESH, session: str | None = None, **info: str
+    seq: int,
+    what: What | None = None,
+    *,
+    mesh: int = MESH,
+    session: str | None = None,
+    display_name: str = "",
 ) -> PresenceEvent:
     return PresenceEvent(
         mesh_id=mesh,
@@ -42,7 +47,7 @@ def event(
         pubkey="k9",
         session_pubkey=session,
         presence_uid=f"p{seq}",
-        info=info,
+        display_name=display_name,
     )
 
 
@@ -56,6 +61,7 @@ class Chronicle:
         self.failing: set[str] = set()
         self.fails_after: int | None = None  # pages: then the store does not answer
         self.failure: Exception = StoreUnavailable()
+        self.settling: Callable[[], None] = lambda: None  # what happens meanwhile
 
     def _answer(self, method: str) -> None:
         if method in self.failing:
@@ -65,6 +71,7 @@ class Chronicle:
         self.stood_still.append(ms)
 
     async def settle(self) -> Settled:
+        self.settling()
         self._answer("settle")
         if self.fails_after is not None and not self.ended:
             raise self.failure
@@ -93,7 +100,9 @@ class Square:
         self.ann, self.ben = Visitor(identity(1), 1), Visitor(identity(2), 2)
         for visitor in (self.ann, self.ben):
             hub.join(visitor)
-        self.herald = Herald(self.store, Switchboard(hub, self.line, observer), Rhythm(), self.clock, observer)
+        board = Switchboard(hub, self.line, observer)
+        self.standstill = Standstill(self.clock, Rhythm().tick_ms, self.store.stand_still, observer)
+        self.herald = Herald(self.store, board, Rhythm(), self.standstill, observer)
 
     def seqs(self, visitor: Visitor) -> list[int]:
         return [call[2]["seq"] for call in visitor.calls if call[0] == "tell"]
@@ -115,7 +124,7 @@ def test_who_comes_and_goes_is_told_once_to_everybody_here_and_elsewhere_in_orde
 
 
 def test_what_is_told_of_a_peer_is_what_the_wire_names() -> None:
-    assert render_event(event(3, session="s", display_name="laptop", cwd="/secret")) == {
+    assert render_event(event(3, session="s", display_name="laptop")) == {
         "seq": 3,
         "name": "nora",
         "pubkey": "k9",
@@ -187,13 +196,33 @@ async def test_leases_are_settled_at_every_look_and_a_standstill_is_passed_on_on
         late_ms, square.store.failing = late.pop(0)
         square.clock.advance(round(seconds * 1_000) + late_ms)
 
-    monkeypatch.setattr(watchdog, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(heralds, "asyncio", SimpleNamespace(sleep=sleep))
     square.store.ended = [Settled(), Settled([event(1)])]
     with pytest.raises(Enough):
         await square.herald.run()
-    assert square.store.stood_still == [0, 5_000, 3_000, 0, 0]
+    assert square.store.stood_still == [5_000, 3_000]
     assert square.seqs(square.ben) == [1]
     assert len([one for one in square.events if isinstance(one, TaskFailed)]) == 2
+
+
+@pytest.mark.req("P9")
+async def test_a_store_that_is_slow_is_no_standstill_and_one_within_its_pages_is() -> None:
+    square = Square()
+    tick_ms = Rhythm().tick_ms
+
+    def be_slow() -> None:
+        for _ in range(10):  # the watchdog goes on looking
+            square.clock.advance(tick_ms)
+            square.standstill.notice()
+
+    square.store.settling = be_slow
+    square.store.ended = [Settled(is_done=False), Settled()]
+    await square.herald.settle()
+    assert square.store.stood_still == []
+    square.store.settling = lambda: square.clock.advance(60_000)
+    square.store.ended = [Settled(is_done=False), Settled()]
+    await square.herald.settle()
+    assert square.store.stood_still == [60_000 - tick_ms], "before the next page is compared with the clock"
 
 
 # --- what another broker told and we did not hear --------------------------------------------------
@@ -323,7 +352,8 @@ async def test_when_all_that_was_missed_is_forgotten_one_learns_where_things_sta
         return 7
 
     square.store.latest = latest
-    assert await square.herald.missed(MESH, 3) == {"seq": 7, "events": [], "is_complete": False}
+    answer = await square.herald.missed(MESH, 3)
+    assert answer == {"seq": 7, "events": [], "is_complete": False, "is_last": True}
 
 
 @pytest.mark.parametrize(("after", "is_complete"), [(0, False), (1, True), (2, True)])
@@ -333,15 +363,20 @@ async def test_of_more_than_is_told_at_once_one_learns_the_newest(
 ) -> None:
     square = Square()
     square.store.kept = [event(number) for number in range(1, EVENTS_MAX + 2)]
-    answer = await square.herald.missed(MESH, after)
-    assert (answer["seq"], answer["is_complete"]) == (EVENTS_MAX + 1, is_complete)
-    assert seqs(answer) == list(range(max(2, after + 1), EVENTS_MAX + 2))
+    told: list[int] = []
+    asked, answer = after, {"is_last": False}
+    while not answer["is_last"]:
+        answer = await square.herald.missed(MESH, asked)
+        assert len(answer["events"]) <= EVENTS_PAGE
+        assert answer["is_complete"] == (is_complete or asked != after), "that something is forgotten is said once"
+        asked, told = answer["seq"], told + seqs(answer)
+    assert told == list(range(max(2, after + 1), EVENTS_MAX + 2))
 
 
 async def test_what_comes_between_the_two_looks_is_told_too_or_left_for_the_next_question(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(heralds, "EVENTS_MAX", 3)
+    monkeypatch.setattr(heralds, "EVENTS_PAGE", 3)
     square = Square()
     square.store.kept = [event(number) for number in (1, 2, 3)]
     looked: Callable[[int], Any] = square.store.latest
@@ -354,3 +389,4 @@ async def test_what_comes_between_the_two_looks_is_told_too_or_left_for_the_next
     square.store.latest = latest
     answer = await square.herald.missed(MESH, 0)
     assert (answer["seq"], seqs(answer), answer["is_complete"]) == (3, [1, 2, 3], True)
+    assert not answer["is_last"]

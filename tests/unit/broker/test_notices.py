@@ -2,7 +2,7 @@
 
 import pytest
 
-from claudemesh.broker.model import Announced, Expelled, Hinted, Rewound, Woken
+from claudemesh.broker.model import Announced, Dismissed, Expelled, Hinted, Rewound, Woken
 from claudemesh.broker.stores.postgres.notices import WAITING_MAX, Gathered, Hello, Missed, Notice, parse, render
 
 
@@ -40,13 +40,14 @@ def test_what_is_written_is_read_again_whatever_it_is() -> None:
 def test_a_notification_never_is_longer_than_the_server_takes_and_none_is_lost(count: int) -> None:
     members = [10**15 + number for number in range(count)]
     ids = [f"{number:0128}" for number in range(count)]
-    payloads = render("7", [Woken(members), Hinted(1, ids), Expelled(5)])
+    payloads = render("7", [Woken(members), Dismissed(members), Hinted(1, ids), Expelled(5)])
     assert all(len(payload.encode()) <= 7_900 for payload in payloads)
     found = heard(payloads)
     assert [id_ for one in found if isinstance(one, Woken) for id_ in one.members] == members
     assert [id_ for one in found if isinstance(one, Hinted) for id_ in one.client_message_ids] == ids
+    assert [token for one in found if isinstance(one, Dismissed) for token in one.tokens] == members
     assert found[-1] == Expelled(5)
-    assert len(payloads) <= 1 + count * 150 // 3_900, "few are half empty"
+    assert len(payloads) <= 1 + count * 170 // 3_900, "few are half empty"
 
 
 def test_what_does_not_fit_at_all_is_missed() -> None:

@@ -93,7 +93,7 @@ class Place:
         self.clock = ManualClock()
         self.board = Switchboard(self.hub, self.line, observer)
         nothing: Any = None  # it is only told what was committed
-        herald = Herald(nothing, self.board, Rhythm(), self.clock, observer)
+        herald = Herald(nothing, self.board, Rhythm(), nothing, observer)
         self.seating = Seating(self.store, self.hub, self.board, herald, self.clock, observer)
 
     def told(self, kind: type[Bulletin]) -> list[Bulletin]:

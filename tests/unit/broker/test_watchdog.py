@@ -6,7 +6,8 @@ import pytest
 
 from claudemesh.broker.events import StoodStill, TaskFailed
 from claudemesh.broker.presence import watchdog
-from claudemesh.broker.presence.watchdog import STANDSTILL_MS, Watchdog
+from claudemesh.broker.presence.standstill import STANDSTILL_MS, Standstill
+from claudemesh.broker.presence.watchdog import Watchdog
 from claudemesh.kernel.rhythm import Rhythm, derive_rhythm
 from claudemesh.runtime.observe import Observer
 from tests.doubles import ManualClock
@@ -58,7 +59,11 @@ class Kennel:
         self.rolls: list[float] = []
         observer = Observer()
         observer.subscribe(object, self.events.append)
-        self.dog = Watchdog(rhythm, self.clock, lambda: self.rolls.pop() if self.rolls else 0.0, observer)
+        self.stood_still: list[int] = []
+        standstill = Standstill(self.clock, rhythm.tick_ms, self.stood_still.append, observer)
+        self.dog = Watchdog(
+            rhythm, self.clock, standstill, lambda: self.rolls.pop() if self.rolls else 0.0, observer
+        )
         self._until_ms = 0
         self.late_ms = 0  # by how much the next sleep is longer than it should be
         monkeypatch.setattr(watchdog, "asyncio", SimpleNamespace(sleep=self._sleep))
@@ -157,6 +162,7 @@ async def test_after_we_stood_still_nobody_is_cut_and_every_silence_begins_anew(
     await kennel.pass_time(TICK, late_ms=still_ms)
     assert silent.cuts == []
     assert kennel.events == [StoodStill(still_ms)]
+    assert kennel.stood_still == [still_ms]
     woke_ms = silent.now_ms
     assert kennel.dog.bound(silent.silent_ms()) == 0
     await kennel.pass_time(2 * STALE)
@@ -199,7 +205,8 @@ async def test_one_that_cannot_be_asked_takes_nobody_with_it(monkeypatch: pytest
 
 def test_a_silence_is_bounded_by_how_long_we_listened() -> None:
     clock = ManualClock()
-    dog = Watchdog(RHYTHM, clock, lambda: 0.0, Observer())
+    standstill = Standstill(clock, RHYTHM.tick_ms, lambda _: None, Observer())
+    dog = Watchdog(RHYTHM, clock, standstill, lambda: 0.0, Observer())
     assert dog.bound(10**9) == 0
     clock.advance(7_000)
     assert [dog.bound(silent_ms) for silent_ms in (0, 6_999, 7_000, 10**9)] == [0, 6_999, 7_000, 7_000]

@@ -1,4 +1,4 @@
-"""`broker sweep --plan`: what a file says is planned, as the command line takes it."""
+"""`broker sweep --plan`, and what a file of settings may hold, as the command line takes it."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from claudemesh.broker.model import Accepted
+from claudemesh.runtime.home import Home
 from tests.contract.broker.backends import NOW, batch, dm, open_house, settle
 from tests.unit.cli.conftest import Run
 
@@ -43,3 +44,18 @@ def test_a_plan_that_cannot_be_read_is_wrong_usage_and_says_where(run: Run, tmp_
     assert (ran.code, "line 2 " in ran.err) == (2, True)
     assert run("broker", "sweep", *store, "--plan", str(tmp_path / "nothing")).code == 2
     assert run("broker", "sweep", *store, "--json").json["messages"] == 1, "nothing was deleted before"
+
+
+@pytest.mark.req("P6")
+def test_a_key_of_resume_tokens_in_a_file_that_others_can_read_is_refused(run: Run, home: Home) -> None:
+    home.ensure()
+    file = home.root / "broker.toml"
+    file.write_text(f'resume_token_key = "{"ab" * 32}"\n')
+    file.chmod(0o644)
+    store = ("--store", f"sqlite:///{home.root / 'broker.db'}")
+    a_year_ago(home.root)
+    refused = run("broker", "check", *store, "--json")
+    assert (refused.code, refused.json["code"]) == (1, "config_invalid")
+    assert "abab" not in refused.err + refused.out
+    file.chmod(0o600)
+    assert run("broker", "check", *store, "--json").json["violations"] == 0

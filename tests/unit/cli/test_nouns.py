@@ -1,6 +1,7 @@
 """Topics, queues, members, peers and the outbox: the verb that is typed is the request that is made."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,7 @@ def test_peers_are_shown_with_their_names_escaped(run: Run, daemon: ScriptedDaem
     assert run("peer", "list", "--json").json == peers
     assert "b\\u202eob" in run("peer", "list").out
     shown = run("peer", "list", "--all").out.split()
-    assert shown[-8:] == ["b\\u202eob", "online", "-", "admin", "-", "-", "-", "ab" * 32]
+    assert shown[-9:] == ["b\\u202eob", "online", "-", "admin", "-", "-", "-", "-", "ab" * 32]
     assert [asked.query for asked in daemon.asked] == ["", "", "all=1"]
 
 
@@ -142,18 +143,28 @@ def test_when_a_message_would_be_seen_is_said_in_words(run: Run, daemon: Scripte
 
     peers = [
         peer("ann", reach="now", unread=0, last_read_at="2026-01-31T12:00:00.000Z"),
-        peer("bob", reach="on_return", lease_left_ms=62_001, unread=3),
+        peer("bob", reach="on_return", lease_left_ms=62_001, waiting=77, unread=3),
         peer("cat", reach="waits", waiting=12, unread=4),
         peer("dan", reach="a newer word"),
     ]
     daemon.on("GET", "/v1/peers", respond(200, {"peers": peers}))
     lines = run("peer", "list", "--all").out.splitlines()
     assert lines[0].split("  ")[0] == "NAME"
-    assert "its daemon takes it now" in lines[1]
+    assert "now: its daemon is connected" in lines[1]
     assert "2026-01-31T12:00:00.000Z" in lines[1]
-    assert "on its return (lease for 63 s more)" in lines[2]
-    assert "waits: 12 undelivered" in lines[3]
+    assert re.search(r"on its return \(lease for 63 s more\) +77 +3 ", lines[2])
+    assert re.search(r"it waits: nobody is there +12 +4 ", lines[3])
     assert "a newer word" in lines[4]
+
+
+@pytest.mark.req("P11")
+def test_that_nobody_knows_who_is_there_is_said(run: Run, daemon: ScriptedDaemon) -> None:
+    peers = [{"name": "ann", "pubkey": "ab" * 32, "status": "unknown", "role": "member", "sessions": []}]
+    daemon.on("GET", "/v1/peers", respond(200, {"peers": peers}))
+    assert "the broker is not connected" in run("peer", "list").err
+    assert run("peer", "list", "--json").json == {"peers": peers}
+    daemon.on("GET", "/v1/peers", respond(200, {"peers": [peers[0] | {"status": "online"}]}))
+    assert run("peer", "list").err == ""
 
 
 # --- the outbox ------------------------------------------------------------------------------------------

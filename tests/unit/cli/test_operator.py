@@ -155,6 +155,17 @@ def test_a_daemon_is_started_as_the_flags_say_and_else_as_the_surroundings_do(
     assert (settings.ephemeral_ttl_ms, settings.tcp) == (ttl_ms, tcp)
 
 
+@pytest.mark.req("P12")
+def test_a_daemon_goes_by_the_times_of_its_environment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    join_mesh(home, "demo")
+    for name, ms in (("LEASE_TTL_MS", "61234"), ("PING_INTERVAL_MS", "4321"), ("STALE_PONG_THRESHOLD_MS", "5678")):
+        monkeypatch.setenv(name, ms)
+    session = Session()
+    session.__dict__["surroundings"] = Surroundings(home.root)
+    settings = build_settings(session, Flags(), log_to_stderr=False)
+    assert (settings.lease_ttl_ms, settings.ping_interval_ms, settings.stale_pong_ms) == (61234, 4321, 5678)
+
+
 def test_a_time_to_live_is_for_an_ephemeral_key_only(run: Run, home: Home) -> None:
     join_mesh(home, "demo")
     assert run("daemon", "up", "--foreground", "--persistent", "--ttl", "2h").code == 2

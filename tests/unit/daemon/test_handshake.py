@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from claudemesh.daemon.handshake import LEASE_TTL_MS_MIN, LinkSettings, choose_now_ms
+from claudemesh.daemon.handshake import LinkSettings, choose_now_ms
 from claudemesh.daemon.link import Remembered
+from claudemesh.kernel.rhythm import LEASE_TTL_MS_MIN
 from claudemesh.runtime.ids import UlidSource
 from claudemesh.runtime.keys import KeyPair, verify
 from claudemesh.runtime.world import World

@@ -35,6 +35,7 @@ class Broker:
         self.changes = [*changes]
         self.latest = latest
         self.kept = kept
+        self.page: int | None = None
         self.asked: list[int | None] = []
         self.error: Exception | None = None
 
@@ -47,6 +48,9 @@ class Broker:
         if args["after"] is None:
             return {"seq": latest, "events": [], "is_complete": True}
         missed = [one for one in self.changes if one["seq"] > args["after"]]
+        if self.page is not None and len(missed) > self.page:
+            missed = missed[: self.page]
+            return {"seq": missed[-1]["seq"], "events": missed, "is_complete": True, "is_last": False}
         return {"seq": latest, "events": missed[-self.kept :], "is_complete": len(missed) <= self.kept}
 
     async def store(self, write: Callable[[], Awaitable[None]]) -> None:
@@ -243,3 +247,25 @@ async def test_a_stream_shows_who_it_was_and_when(tmp_path: Path) -> None:
     assert '"session_pubkey":"' + "5" * 64 + '"' in text
     assert '"display_name":"claude","seq":2' in text
     assert '"at":"1970-01-01T00:00:01.000Z"' in text
+
+
+@pytest.mark.req("P5")
+async def test_what_was_missed_is_asked_for_page_by_page(scene: Scene) -> None:
+    broker: Any = Broker(*(change(seq) for seq in range(1, 8)))
+    await scene.inbox.append_presence([], 0)
+    broker.page = 3
+    await scene.log.connected(broker)
+    assert await scene.told() == [*range(1, 8)]
+    assert broker.asked == [0, 3, 6]
+
+
+async def test_a_broker_that_never_comes_to_the_last_page_is_not_asked_for_ever(scene: Scene) -> None:
+    class Endless(Broker):
+        async def call(self, op: str, args: dict[str, Any]) -> Any:  # noqa: ANN401  JSON
+            await super().call(op, args)
+            return {"seq": args["after"], "events": [], "is_last": False}
+
+    broker: Any = Endless()
+    await scene.inbox.append_presence([], 5)
+    await scene.log.connected(broker)
+    assert broker.asked == [5]

@@ -274,7 +274,9 @@ async def test_no_more_sessions_are_taken_than_are_allowed(tmp_path: Path) -> No
 
 
 @pytest.mark.req("N4")
-async def test_a_key_at_one_daemon_is_one_instance_also_after_a_restart(tmp_path: Path) -> None:
+async def test_a_session_has_its_key_and_instance_again_after_a_restart_by_its_token_alone(
+    tmp_path: Path,
+) -> None:
     broker, keys = FakeBroker(), KeyPair.generate()
     pair = {"pubkey": keys.pubkey, "seed": keys.seed.hex()}
     async with broker.serving():
@@ -283,6 +285,38 @@ async def test_a_key_at_one_daemon_is_one_instance_also_after_a_restart(tmp_path
                 await register(daemon, session_keypair=pair)
                 await register(daemon, "another")
         hellos = [(await broker.visit(number, is_session=True)).hello for number in range(4)]
-        before, _, after, _ = (hello["instanceId"] for hello in hellos)
-        assert before == after
-        assert len({hello["instanceId"] for hello in hellos}) == 3
+        known = [(hello["sessionPubkey"], hello["instanceId"]) for hello in hellos]
+        assert known[:2] == known[2:]
+        assert len({pubkey for pubkey, _ in known}) == len({instance for _, instance in known}) == 2
+
+
+@pytest.mark.req("P10")
+async def test_a_token_leads_to_one_key_for_each_member(tmp_path: Path) -> None:
+    broker = FakeBroker()
+    pubkeys = []
+    async with broker.serving():
+        for place in ("one", "two"):
+            async with broker.daemon(tmp_path / place, QUICK, KeyPair.generate()) as daemon:
+                pubkeys.append((await register(daemon)).body["session_pubkey"])
+                await end(daemon)
+                pubkeys.append((await register(daemon)).body["session_pubkey"])
+    assert pubkeys[0] == pubkeys[1] != pubkeys[2] == pubkeys[3]
+
+
+@pytest.mark.req("P10")
+async def test_what_is_said_anew_of_a_session_is_answered_when_the_others_see_it(tmp_path: Path) -> None:
+    broker = FakeBroker()
+    async with broker.serving(), broker.daemon(tmp_path / "demo") as daemon:
+        await register(daemon)
+        again = await register(daemon, display_name="another name")
+        assert again.body["status"] == "online"
+        assert (await broker.visit(1, is_session=True)).hello["session"]["display_name"] == "another name"
+
+
+@pytest.mark.parametrize("info", [{"cwd": "é" * 1_024, "groups": ["ü" * 128] * 16}, {"topics": ["x" * 128] * 32}])
+async def test_what_no_broker_would_take_is_refused_at_once(tmp_path: Path, info: dict[str, object]) -> None:
+    broker = FakeBroker()
+    async with broker.serving(), broker.daemon(tmp_path / "demo") as daemon:
+        refused = await register(daemon, **info)
+        assert (refused.status, refused.body["code"]) == (400, "invalid_request")
+        assert await listed(daemon) == []

@@ -2,6 +2,7 @@
 
 import pytest
 
+from claudemesh.broker.policy import EPOCH_SKIP
 from claudemesh.pipeline.checks.invariants import INVARIANTS
 from claudemesh.pipeline.checks.sqlite import check_on_sqlite
 from claudemesh.pipeline.history import History
@@ -40,6 +41,15 @@ def test_a_store_that_no_invariant_is_about_changes_no_verdict() -> None:
     stores = rows([story])
     known = check_on_sqlite(stores, history([story]))
     assert check_on_sqlite({**stores, "later": {"entry": [(1,)]}}, history([story])) == known
+
+
+@pytest.mark.req("S3")
+@pytest.mark.parametrize(("passed_over", "found"), [(EPOCH_SKIP, set()), (EPOCH_SKIP - 1, {"presence_gap"})])
+def test_numbers_that_were_passed_over_for_a_restored_backup_are_no_gap(passed_over: int, found: set[str]) -> None:
+    story = clean(1)
+    story.lease("alice", "late", "lease-1", "joined", "left")
+    story.broker["presence_event"][-1]["seq"] += passed_over
+    assert broken(story) == found
 
 
 @pytest.mark.req("S3")

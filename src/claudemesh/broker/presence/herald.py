@@ -4,39 +4,39 @@ What is told is read from the store or was just committed there, and has a numbe
 whoever misses one asks for it. So it may be told twice or late, and is seen once.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from claudemesh.broker.events import PeerChanged, TaskFailed
 from claudemesh.broker.ports import PresenceStore
 from claudemesh.broker.presence.model import PresenceEvent, Settled, What
-from claudemesh.broker.presence.watchdog import Standstill
+from claudemesh.broker.presence.standstill import Standstill
 from claudemesh.broker.switchboard import Switchboard
-from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.rhythm import Rhythm
 from claudemesh.runtime.observe import Observer
 
 EVENTS_MAX: Final = 5_000  # that are told to one who missed them; of more it learns the newest
+EVENTS_PAGE: Final = 500  # of them in one answer: others wait for what it takes to make it
 
 NAMES: Final = {What.JOINED: "peer_joined", What.LEFT: "peer_left"}
 
 
 class Herald:
     def __init__(
-        self, store: PresenceStore, board: Switchboard, rhythm: Rhythm, clock: Clock, observer: Observer
+        self, store: PresenceStore, board: Switchboard, rhythm: Rhythm, standstill: Standstill, observer: Observer
     ) -> None:
         self._store = store
         self._board = board
         self._rhythm = rhythm
-        self._clock = clock
+        self._standstill = standstill
         self._observer = observer
         self._told: dict[int, int] = {}  # up to which number those who are connected here were told, by mesh
 
     async def run(self) -> None:
         """End what runs out, until cancelled."""
-        standstill = Standstill(self._clock)
         while True:
-            self._store.stand_still(await standstill.turn(self._rhythm.tick_ms))
+            await asyncio.sleep(self._rhythm.tick_ms / 1000)
             try:
                 await self.settle()
             except Exception as error:  # noqa: BLE001  whatever it was, the next turn comes
@@ -44,8 +44,10 @@ class Herald:
 
     async def settle(self) -> None:
         """End what ran out, page by page; each is told before the next."""
-        while not self.tell(await self._store.settle()):
-            pass
+        is_done = False
+        while not is_done:
+            self._standstill.notice()  # before the store compares leases with its clock
+            is_done = self.tell(await self._store.settle())
 
     def tell(self, settled: Settled) -> bool:
         """Tell what came of it; return whether that was all."""
@@ -78,17 +80,22 @@ class Herald:
             self.note(mesh_id, latest)  # only now: what could not be read is told the next time
 
     async def missed(self, mesh_id: int, after: int | None) -> dict[str, Any]:
-        """Return what somebody missed who has seen all up to a number; None has seen nothing, and begins now."""
+        """Return what somebody missed who has seen all up to a number, a page of it.
+
+        None has seen nothing, and begins now. Unless it was the last page, `seq` is the number to go on from.
+        """
         latest = await self._store.latest(mesh_id)
         self._told.setdefault(mesh_id, latest)  # of what comes after it, `look_over` finds what is not heard
         if after is None or after >= latest:
-            return {"seq": latest, "events": [], "is_complete": after is None or after == latest}
-        events = await self._store.events(mesh_id, max(after, latest - EVENTS_MAX), EVENTS_MAX)
+            is_complete = after is None or after == latest
+            return {"seq": latest, "events": [], "is_complete": is_complete, "is_last": True}
+        events = await self._store.events(mesh_id, max(after, latest - EVENTS_MAX), EVENTS_PAGE)
         seq = events[-1].seq if events else latest
         return {
             "seq": seq,
             "events": [{"what": NAMES[event.what], **render_event(event)} for event in events],
             "is_complete": len(events) == seq - after,
+            "is_last": len(events) < EVENTS_PAGE,
         }
 
 
@@ -99,6 +106,6 @@ def render_event(event: PresenceEvent) -> dict[str, Any]:
         "pubkey": event.pubkey,
         "member_id": event.member_uid,
         "session_pubkey": event.session_pubkey,
-        "display_name": event.info.get("display_name", ""),
+        "display_name": event.display_name,
         "at": event.at,
     }

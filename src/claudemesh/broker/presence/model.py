@@ -100,7 +100,7 @@ class PresenceEvent(msgspec.Struct, frozen=True, kw_only=True):
     session_pubkey: str | None
     presence_uid: str
     because: str | None = None
-    info: dict[str, Any] = {}  # what the session says of itself
+    display_name: str = ""  # as the session calls itself
 
 
 class Seated(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,14 +6,13 @@ that showed no life for too long is cut. The time during which this process itse
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
-from claudemesh.broker.events import StoodStill, TaskFailed
+from claudemesh.broker.events import TaskFailed
+from claudemesh.broker.presence.standstill import Standstill
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.rhythm import Rhythm
 from claudemesh.runtime.observe import Observer
-
-STANDSTILL_MS: Final = 2_000  # by which a look may be late before this process is taken to have stood still
 
 
 class Watched(Protocol):
@@ -29,29 +28,16 @@ class Watched(Protocol):
         """End it: it does not answer any more."""
 
 
-class Standstill:
-    """Takes turns, and notices when one took much longer than it should: stopped, suspended, or starved."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._turned_ms = clock.monotonic_ms()
-
-    async def turn(self, ms: int) -> int:
-        """Wait for the next turn, and return how long this process stood still since the last; 0 if it ran."""
-        await asyncio.sleep(ms / 1000)
-        now = self._clock.monotonic_ms()
-        late_ms, self._turned_ms = now - self._turned_ms - ms, now
-        return late_ms if late_ms > STANDSTILL_MS else 0
-
-
 class Watchdog:
-    def __init__(self, rhythm: Rhythm, clock: Clock, roll: Callable[[], float], observer: Observer) -> None:
+    def __init__(
+        self, rhythm: Rhythm, clock: Clock, standstill: Standstill, roll: Callable[[], float], observer: Observer
+    ) -> None:
         self._rhythm = rhythm
         self._clock = clock
+        self._standstill = standstill
         self._roll = roll
         self._observer = observer
         self._renewed: dict[Watched, int] = {}  # when each was last asked
-        self._awake_since_ms = clock.monotonic_ms()
 
     def watch(self, one: Watched) -> None:
         """Begin, at some point of the interval: those who came together are not asked together."""
@@ -63,16 +49,13 @@ class Watchdog:
 
     def bound(self, silent_ms: int) -> int:
         """Return how much of a silence is not our own."""
-        return max(0, min(silent_ms, self._clock.monotonic_ms() - self._awake_since_ms))
+        return max(0, min(silent_ms, self._clock.monotonic_ms() - self._standstill.awake_since_ms))
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
-        standstill = Standstill(self._clock)
         while True:
-            stood_still_ms = await standstill.turn(self._rhythm.tick_ms)
-            if stood_still_ms:
-                self._awake_since_ms = self._clock.monotonic_ms()
-                self._observer.publish(StoodStill(stood_still_ms))
+            await asyncio.sleep(self._rhythm.tick_ms / 1000)
+            self._standstill.notice()
             self.look()
 
     def look(self) -> None:

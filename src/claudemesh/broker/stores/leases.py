@@ -2,11 +2,18 @@
 
 from typing import Any
 
+import msgspec
 import orjson
 
 from claudemesh.broker.presence.model import PresenceEvent, Present, StandingLease, What
 
 Row = Any  # a tuple, or what a driver calls a record
+
+
+class _Named(msgspec.Struct):
+    """Of what a session says of itself only what others are told of it: the rest is passed over unread."""
+
+    display_name: str = ""
 
 
 def to_standing(row: Row) -> StandingLease:
@@ -36,7 +43,7 @@ def to_event(row: Row) -> PresenceEvent:
         session_pubkey=session_pubkey or None,
         presence_uid=presence_uid,
         because=because,
-        info=read_info(info),
+        display_name=msgspec.json.decode(info, type=_Named).display_name if info else "",
     )
 
 

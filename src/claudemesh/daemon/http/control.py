@@ -222,7 +222,8 @@ def control_routes(parts: Parts) -> list[Route]:
             method="POST",
             path="/v1/presence/end",
             handler=end_presence,
-            summary="Leave at once in the eyes of the others, with all sessions; the next connection is a return.",
+            summary="Leave at once in the eyes of the others, with all sessions, as `mesh leave` does before it "
+            "stops the daemon: one that goes on connects again, and that is a return.",
             request=NoArguments,
             response=dict[str, Any],
             errors=(BrokerUnreachable,),

@@ -101,7 +101,7 @@ def session_routes(parts: Parts) -> list[Route]:
             method="DELETE",
             path="/v1/sessions/{token}",
             handler=end,
-            summary="End a session, by its token or by `sha256:` and the hex digest of it.",
+            summary="End a session, by its token or by `sha256:` and its hex digest (so if it has a slash).",
             response=EndedSession,
             errors=(NotFound,),
         ),

@@ -26,7 +26,7 @@ def note(world: World, stay: Stay, what: What, because: Because | None = None) -
         session_pubkey=stay.session_pubkey,
         presence_uid=stay.uid,
         because=because,
-        info=stay.info,
+        display_name=stay.info.get("display_name", ""),
     )
     world.comings.append(event)
     return [event]

@@ -31,6 +31,7 @@ class OracleUpkeepStore:
     async def begin_epoch(self, now_ms: int) -> int:  # noqa: ARG002  the port's
         for mesh_id in self._world.last:
             self._world.last[mesh_id] += EPOCH_SKIP
+            self._world.seqs[mesh_id] = self._world.seqs.get(mesh_id, 0) + EPOCH_SKIP
         for stay in self._world.open_stays():
             stay.token += 1 << 20  # no resume token of before is good any more
         self._world.epoch += 1

@@ -121,6 +121,8 @@ def _halves(notice: Notice) -> list[Notice]:
         case Woken(members) | Rewound(members) if len(members) > 1:
             middle = len(members) // 2
             return [type(notice)(members[:middle]), type(notice)(members[middle:])]
+        case Dismissed(tokens) if len(tokens) > 1:
+            return [Dismissed(tokens[: len(tokens) // 2]), Dismissed(tokens[len(tokens) // 2 :])]
         case Hinted(member, ids) if len(ids) > 1:
             return [Hinted(member, ids[: len(ids) // 2]), Hinted(member, ids[len(ids) // 2 :])]
         case _:

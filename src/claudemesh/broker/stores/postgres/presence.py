@@ -28,7 +28,9 @@ from claudemesh.storage.sqlfile import load_queries
 
 _SQL = load_queries(files(__package__) / "presence.sql")
 
-SETTLE_MAX: Final = 256  # leases, about, that end in one transaction: senders and connections wait for their rows
+# So many leases that ran out decide whose are settled in one transaction, and then all that these members have are:
+# senders and connections wait for their rows.
+SETTLE_MAX: Final = 256
 
 # For longer than this nobody looks only if no broker can. A short lease is not to run out within it.
 GAP_MS_MAX: Final = 5_000
@@ -198,8 +200,7 @@ class PostgresPresenceStore:
         if changes.is_none:
             return None
         await changes.finish(connection)
-        is_done = len(members) < SETTLE_MAX
-        return Settled(await changes.publish(connection), changes.members, is_done=is_done)
+        return Settled(await changes.publish(connection), changes.members, is_done=False)  # the next look says so
 
     async def _end(
         self, member_id: int, because: Because, session_pubkey: str | None, instance_id: str | None

@@ -130,6 +130,7 @@ async def _begin_epoch(connection: Connection, now_ms: int) -> int:
     await connection.fetch(_SQL["hold_counters"])
     await connection.execute(_SQL["jump"], EPOCH_SKIP, epoch, now_ms)
     await connection.execute(_SQL["void_tokens"])  # one that was used since the backup would be good again
+    await connection.execute(_SQL["jump_presence"], EPOCH_SKIP)
     return epoch
 
 

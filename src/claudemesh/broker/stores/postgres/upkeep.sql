@@ -31,6 +31,11 @@ WITH moved AS (
 INSERT INTO mesh.history_jump (mesh_id, after_history_id, skipped, epoch, begun_at)
 SELECT mesh_id, history_id, $1, $2, $3 FROM moved
 
+-- name: jump_presence
+-- And the numbers of those who came and went; of a mesh that lost all of them, too.
+INSERT INTO mesh.presence_counter AS c (mesh_id, seq) SELECT id, $1 FROM mesh.mesh ORDER BY id
+ON CONFLICT (mesh_id) DO UPDATE SET seq = c.seq + excluded.seq
+
 -- name: void_tokens
 -- No resume token that was given out before is good any more: it would have to match exactly.
 WITH held AS MATERIALIZED (

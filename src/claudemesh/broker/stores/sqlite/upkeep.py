@@ -94,8 +94,10 @@ def _resume_seeds(connection: apsw.Connection, offers: Sequence[tuple[bytes, boo
     outcomes = []
     for fresh, rotates in offers:
         found = fetch_one(connection, _SQL["resume_seeds"])
-        seeds = derive_seeds(bytes(found[0]) if found else b"", fresh, rotates=rotates)
-        connection.execute(_SQL["keep_resume_seeds"], (b"".join(seeds),))
+        kept = bytes(found[0]) if found else b""
+        seeds = derive_seeds(kept, fresh, rotates=rotates)
+        if b"".join(seeds) != kept:  # which they mostly are: nothing is written then
+            connection.execute(_SQL["keep_resume_seeds"], (b"".join(seeds),))
         outcomes.append(seeds)
     return outcomes
 
@@ -108,6 +110,7 @@ def _begin_epochs(connection: apsw.Connection, instants: Sequence[int]) -> list[
         connection.execute(_SQL["keep_epoch"], (str(epoch).encode(),))
         connection.execute(_SQL["note_jumps"], (EPOCH_SKIP, epoch, now_ms))
         connection.execute(_SQL["jump"], (EPOCH_SKIP,))
+        connection.execute(_SQL["jump_presence"], (EPOCH_SKIP,))
         void_tokens(connection)  # one that was used since the backup would be good again
         outcomes.append(epoch)
     return outcomes

@@ -32,6 +32,11 @@ SELECT mesh_id, history_id, ?1, ?2, ?3 FROM history_counter
 -- In every mesh.
 UPDATE history_counter SET history_id = history_id + ?1
 
+-- name: jump_presence
+-- And the numbers of those who came and went; of a mesh that lost all of them, too.
+INSERT INTO presence_counter (mesh_id, seq) SELECT id, ?1 FROM mesh WHERE true
+ON CONFLICT (mesh_id) DO UPDATE SET seq = seq + excluded.seq
+
 -- name: meshes
 -- Where there may be something to sweep.
 SELECT id FROM mesh ORDER BY id
