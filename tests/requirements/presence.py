@@ -260,10 +260,10 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 "test_whoever_was_at_a_broker_that_is_gone_has_one_whole_lease_from_when_another_notices",
             ),
             Fault(
-                what="Each of two brokers announces a departure.",
+                what="A departure is announced again by whichever broker looks next.",
                 file="broker/stores/postgres/presence.sql",
-                old="WHERE p.member_id = ANY($1::bigint[]) AND p.disconnected_at IS NULL ORDER BY p.id",
-                new="WHERE p.member_id = ANY($1::bigint[]) ORDER BY p.id",
+                old="SET seat = NULL, broker_id = NULL, disconnected_at = $3",
+                new="SET seat = NULL, broker_id = NULL, disconnected_at = nullif($3::bigint, $3)",
                 test=f"{_BROKERS}::test_of_many_leases_that_run_out_each_departure_is_told_to_one_broker",
             ),
             Fault(
@@ -373,8 +373,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="The lease of the environment is not read.",
                 file="runtime/home.py",
-                old='_milliseconds(environment, "LEASE_TTL_MS", standard.lease_ttl_ms)',
-                new='_milliseconds(environment, "LEASE_TTL", standard.lease_ttl_ms)',
+                old='_milliseconds(environment, "LEASE_TTL_MS", ',
+                new='_milliseconds(environment, "LEASE_TTL", ',
                 test=f"{_TIMES}::test_a_broker_goes_by_the_times_of_its_environment_over_those_of_its_file",
             ),
             Fault(

@@ -192,16 +192,23 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="Two announcements may have one number.",
         file="pipeline/checks/turns.sql",
-        old="WHERE seq <> seq_before + 1",
-        new="WHERE seq > seq_before + 1",
+        old="WHERE seq <= seq_before OR (seq - seq_before - 1)",
+        new="WHERE seq < seq_before OR abs(seq - seq_before - 1) * (seq - seq_before)",
         test=_BUG,
     ),
     Fault(
         what="A number may be left out.",
         file="pipeline/checks/turns.sql",
-        old="WHERE seq <> seq_before + 1",
-        new="WHERE seq < seq_before + 1",
+        old="WHERE seq <= seq_before OR (seq - seq_before - 1) % 1099511627776 <> 0",
+        new="WHERE seq <= seq_before",
         test=_BUG,
+    ),
+    Fault(
+        what="Numbers that were passed over for a restored backup are missed.",
+        file="pipeline/checks/turns.sql",
+        old=" % 1099511627776 <> 0",
+        new=" <> 0",
+        test=f"{_CHECKS}::test_numbers_that_were_passed_over_for_a_restored_backup_are_no_gap",
     ),
     Fault(
         what="A lease may go on after it ended, if its key was still there.",

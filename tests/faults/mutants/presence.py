@@ -182,7 +182,7 @@ MUTANTS: tuple[Fault, ...] = (
         file="daemon/session.py",
         old="instance_id=derive_instance(link.instance_id, keys.pubkey))",
         new="instance_id=world.ids.ulid())",
-        test=f"{_SESSIONS}::test_a_key_at_one_daemon_is_one_instance_also_after_a_restart",
+        test=f"{_SESSIONS}::test_a_session_has_its_key_and_instance_again_after_a_restart_by_its_token_alone",
     ),
     Fault(
         what="A session that has ended is there again.",

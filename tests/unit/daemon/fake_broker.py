@@ -15,6 +15,7 @@ from claudemesh.daemon.settings import Config
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.wire.signing import welcome_bytes
 from tests.mesh import BROKER_KEYS, WITHIN_S, LocalDaemon, a_membership, local_daemon
+from tests.ports import own_port
 
 GOOD = {
     "client_message_id_dedupe": {
@@ -89,9 +90,10 @@ class FakeBroker:
         return calls()
 
     @asynccontextmanager
-    async def serving(self, port: int = 0) -> AsyncIterator[None]:
-        async with serve(self._talk, "127.0.0.1", port) as server:
-            self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async def serving(self) -> AsyncIterator[None]:
+        """Answer; the same place again after an end."""
+        self.url = self.url or f"http://127.0.0.1:{own_port()}"
+        async with serve(self._talk, "127.0.0.1", int(self.url.rpartition(":")[2])):
             yield
 
     @asynccontextmanager
