@@ -196,8 +196,8 @@ class AsyncMesh:
     ) -> "AsyncSession":
         """Show a process, this one unless a `pid` is given, to the others as a session of this member.
 
-        It is there until it is closed or its process is gone. Registered again with its `token`, it is the same
-        session; what is said of it then holds from then on.
+        It is there until it is closed, its process is gone, or the daemon restarts. Registered again with its
+        `token` it is the same session, under the same key; what is said of it then holds from then on.
         """
         chosen = token or fresh_token()
         said = {
@@ -208,7 +208,7 @@ class AsyncMesh:
             "topics": topics,
             "mcp_servers": mcp_servers,
         }
-        answer = await self._caller.ask(asks.register_session(chosen, pid or os.getpid(), said))
+        answer = await self._caller.ask(asks.register_session(chosen, os.getpid() if pid is None else pid, said))
         return values.parse_session(partial(AsyncSession, _caller=self._caller), chosen, answer)
 
     async def topics(self) -> list[TopicInfo]:

@@ -39,10 +39,10 @@ def test_a_registration_whose_answer_was_lost_is_asked_again_under_its_token(
     daemon: ScriptedDaemon, mesh: Mesh
 ) -> None:
     daemon.on(*REGISTER, None, respond(200, REGISTERED))
-    session = mesh.register_session(pid=7)
+    session = mesh.register_session(pid=0)  # which is nobody's, and not ours
     first, second = (asked.json for asked in daemon.asked)
     assert first == second
-    assert first["pid"] == 7
+    assert first["pid"] == 0
     assert len(first["token"]) >= 43
     assert first["token"] not in repr(session)
 
