@@ -27,6 +27,7 @@ MAY_SCAN = {
     "upkeep.gaps",
     "upkeep.ids_without_rows",
     "upkeep.jump",  # all meshes, once after a backup was restored
+    "upkeep.jump_presence",
     "upkeep.meshes",
     "upkeep.note_jumps",
     "upkeep.old_events",  # a page, from the head of the journal
