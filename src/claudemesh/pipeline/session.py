@@ -169,7 +169,7 @@ def _memory_bytes() -> int:
 def _start(settings: Mapping[str, str], place: Path, lock: int) -> SparkSession:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
-    logging.getLogger().addFilter(_is_not_py4j)
+    hush_py4j()
     with (place / _LOG).open("wb") as log:
         gateway: Any = launch_gateway(  # type: ignore[no-untyped-call]
             conf, {"stdout": log, "stderr": log, "pass_fds": (lock,), "start_new_session": True}
@@ -183,8 +183,13 @@ def _start(settings: Mapping[str, str], place: Path, lock: int) -> SparkSession:
     return session
 
 
+def hush_py4j() -> None:
+    """Keep quiet what py4j says of a Ctrl-C, in tracebacks: by loggers of its own, and without one."""
+    logging.getLogger("py4j").propagate = False
+    logging.getLogger().addFilter(_is_not_py4j)
+
+
 def _is_not_py4j(record: logging.LogRecord) -> bool:
-    """Keep quiet what py4j says of a Ctrl-C, in a traceback and without a logger of its own."""
     return record.module != "java_gateway"
 
 

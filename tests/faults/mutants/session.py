@@ -7,6 +7,13 @@ _SESSION = "tests/unit/pipeline/test_session.py"
 
 MUTANTS: tuple[Fault, ...] = (
     Fault(
+        what="Whoever presses Ctrl-C now and then sees a traceback of py4j.",
+        file="pipeline/session.py",
+        old='    logging.getLogger("py4j").propagate = False\n',
+        new="",
+        test=f"{_SESSION}::test_what_py4j_says_of_an_interrupt_is_kept_quiet_and_what_others_say_is_not",
+    ),
+    Fault(
         what="A Java that is there is taken, however old.",
         file="pipeline/java.py",
         old="int(found[1]) >= OLDEST",

@@ -102,3 +102,14 @@ def test_what_was_set_for_a_library_is_as_before_afterwards(monkeypatch: pytest.
     with lent_environment({"WAS_SET": "now", "WAS_NOT": "now"}):
         assert (os.environ["WAS_SET"], os.environ["WAS_NOT"]) == ("now", "now")
     assert (os.environ["WAS_SET"], os.environ.get("WAS_NOT")) == ("before", None)
+
+
+def test_what_py4j_says_of_an_interrupt_is_kept_quiet_and_what_others_say_is_not() -> None:
+    said = (
+        "import logging; from claudemesh.pipeline.session import hush_py4j; hush_py4j()\n"
+        "logging.basicConfig()\n"
+        "logging.getLogger('py4j.clientserver').error('a traceback')\n"
+        "logging.getLogger('ours').error('a word')"
+    )
+    ran = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert ran.stderr == "ERROR:ours:a word\n"
