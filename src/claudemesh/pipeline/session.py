@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -88,7 +89,8 @@ def stop(session: SparkSession) -> None:
     """Wait until the JVM is gone: pyspark leaves it running, and only lets it notice that Python ended."""
 
     def ask() -> None:
-        with suppress(Exception):  # it may be gone already
+        with suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # it may be gone already, or not answer any more
             session.stop()
 
     # A thread has its own connection to the JVM: on this one an interrupted call may still wait for its answer.
