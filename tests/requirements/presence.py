@@ -267,7 +267,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 test=f"{_BROKERS}::test_of_many_leases_that_run_out_each_departure_is_told_to_one_broker",
             ),
             Fault(
-                what="A store that is slow is taken for a process that stood still.",
+                what="A broker that stood still takes that for the silence of others.",
                 file="broker/presence/watchdog.py",
                 old="            self._standstill.notice()\n",
                 new="",

@@ -134,7 +134,7 @@ def _milliseconds(environment: Mapping[str, str], name: str, otherwise: int, lea
     text = environment.get(name, "")
     if not text:
         return otherwise
-    if not text.isdecimal() or not least <= int(text[:DIGITS_MAX]) <= TIME_MS_MAX:
+    if not text.isdecimal() or len(text) > DIGITS_MAX or not least <= int(text) <= TIME_MS_MAX:
         allowed = f"is not a number of milliseconds from {least} to {TIME_MS_MAX}"
         raise ConfigError(f"{name}={text[:DIGITS_MAX]!r} in the environment {allowed}")
     return int(text)

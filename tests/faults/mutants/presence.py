@@ -13,6 +13,13 @@ _WATCHDOG = "tests/unit/daemon/test_watchdog.py"
 
 MUTANTS: tuple[Fault, ...] = (
     Fault(
+        what="One member has the whole broker look up who came and went, as often as it likes at once.",
+        file="broker/calls.py",
+        old="Operation(PresenceArgs, self._presence, is_heavy=True)",
+        new="Operation(PresenceArgs, self._presence)",
+        test="tests/unit/broker/test_calls.py::test_calls_that_read_much_are_those_that_take_turns",
+    ),
+    Fault(
         what="Of what was missed only the first page is asked for.",
         file="daemon/presence.py",
         old="        return not answer.is_last and after is not None and answer.seq > after\n",

@@ -64,6 +64,13 @@ async def test_of_one_members_expensive_calls_one_runs_at_a_time_and_others_need
     assert receipts.came.qsize() == 2
 
 
+def test_calls_that_read_much_are_those_that_take_turns() -> None:
+    nothing: Any = None
+    operations = Calls(nothing, nothing, nothing, nothing, SystemClock()).operations
+    heavy = {name for name, operation in operations.items() if operation.is_heavy}
+    assert heavy == {"peers", "presence", "receipts", "replay", "trace"}
+
+
 class Revoking:
     """A directory that revokes, a store of leases that fails, and all who are told."""
 
