@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # so that it runs by path as well as with -m
 
-from claudemesh.kernel import outbox  # noqa: E402  after the path is set
+from claudemesh.kernel import outbox, write_errors  # noqa: E402, F401  after the path is set; the errors for their classes
 from claudemesh.kernel.admission import Match  # noqa: E402  as above
 from claudemesh.kernel.errors import MeshError  # noqa: E402  as above
 from tools import pages, vectors  # noqa: E402  as above

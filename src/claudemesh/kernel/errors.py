@@ -59,6 +59,8 @@ MeshError
     ├── NoDaemon              nobody listens where the daemon should
     └── NoSpark               no Java, or one that does not start
 
+Writes over HTTP, at the hub, at the relay and under the middleware, have branches of their own: `write_errors.py`.
+
 A class carries what never varies: `code` (stable, for programs), `title` (for people), `status` (a hint to
 HTTP that costs no import of HTTP) and `retry`, which tells a caller what a second try may look like:
 

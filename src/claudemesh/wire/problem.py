@@ -8,6 +8,7 @@ error's extras under their own names (`conflict`, `fingerprint_prefix`, `retry_a
 from http import HTTPStatus
 from typing import Final
 
+from claudemesh.kernel import write_errors  # noqa: F401  for its classes: whoever reads an answer knows them all
 from claudemesh.kernel.errors import (
     DependencyError,
     Extra,
