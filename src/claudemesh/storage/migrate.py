@@ -6,7 +6,7 @@ one applied. Which ones are due is decided here; running them in one transaction
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources.abc import Traversable
 
 from claudemesh.kernel.errors import SchemaTooNew
@@ -32,6 +32,14 @@ def load_migrations(folder: Traversable) -> tuple[Migration, ...]:
     found.sort(key=lambda migration: migration.version)
     check_migrations(found)
     return tuple(found)
+
+
+def in_order(*migrations: Migration) -> tuple[Migration, ...]:
+    """Return migrations of several folders as one list, for a database that holds what each of them makes.
+
+    What comes to be released stays in its place: a later one of any folder is added at the end.
+    """
+    return tuple(replace(migration, version=number) for number, migration in enumerate(migrations, start=1))
 
 
 def check_migrations(migrations: Sequence[Migration]) -> None:
