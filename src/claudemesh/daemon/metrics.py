@@ -68,7 +68,7 @@ class DaemonMetrics:
 
     async def render(self, disk_pct: Mapping[str, float]) -> bytes:
         counts = await self._outbox.counts()
-        for state in _OPEN:
+        for state in map(OutboxState, _OPEN):
             self._depth.of(state).set(counts[state])
         lag_ms = await self._lag_ms()
         self._lag.set(lag_ms)
