@@ -5,6 +5,7 @@ are given up with the broker's word (`overdue.py`).
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from claudemesh.daemon.events import HistoryPruned, Warned, tell_settled
 from claudemesh.daemon.model import ClaimedRow, Destination, Settlement
@@ -16,6 +17,8 @@ from claudemesh.outbox.reading import read_outcome
 from claudemesh.outbox.sender import Sender
 from claudemesh.runtime.world import World
 from claudemesh.wire.frames import Outcome
+
+_NO_ANSWER: Final = Outcome(status=0, code="no_answer")
 
 
 class Drain(Sender[Destination, BrokerLink, Outcome, Settlement]):
@@ -39,12 +42,8 @@ class Drain(Sender[Destination, BrokerLink, Outcome, Settlement]):
 
     def read(self, row: ClaimedRow, outcome: Outcome | None, *, others_pass: bool) -> tuple[Settlement, int | None]:
         now = self._steady_ms()
-        if outcome is None:
-            failed = Settlement(
-                seq=row.seq, event=OutboxEvent.FAILED, at=now, next_attempt_at=now, last_error="no_answer"
-            )
-            return failed, 0
-        reading = read_outcome(outcome.status or None, outcome.code, row.server_errors, others_pass=others_pass)
+        told = outcome or _NO_ANSWER
+        reading = read_outcome(told.status or None, told.code, row.server_errors, others_pass=others_pass)
         wait_ms = self._backoff_ms(row, outcome) if reading.event is OutboxEvent.FAILED else None
         settlement = Settlement(
             seq=row.seq,
@@ -53,8 +52,8 @@ class Drain(Sender[Destination, BrokerLink, Outcome, Settlement]):
             next_attempt_at=now + (wait_ms or 0),
             server_failed=reading.is_server_failure,
             last_error=reading.last_error,
-            broker_message_id=outcome.broker_message_id,
-            history_id=outcome.history_id,
+            broker_message_id=told.broker_message_id,
+            history_id=told.history_id,
         )
         return settlement, wait_ms
 
@@ -67,5 +66,7 @@ class Drain(Sender[Destination, BrokerLink, Outcome, Settlement]):
     def warn(self, code: str, detail: str) -> None:
         self._observer.publish(Warned(code, detail))
 
-    def _backoff_ms(self, row: ClaimedRow, outcome: Outcome) -> int:
+    def _backoff_ms(self, row: ClaimedRow, outcome: Outcome | None) -> int:
+        if outcome is None:
+            return 0  # the connection is gone, and coming back has a backoff of its own
         return derive_backoff_ms(row.attempts + 1, self._roll(), outcome.retry_after_ms)
