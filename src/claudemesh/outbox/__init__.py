@@ -8,5 +8,6 @@ relay, whose rows are writes for a hub. The states are in `kernel.outbox`, when 
     lanes     which destinations may be sent to right now
     sender    the loop: claim, send, settle, in the order of each destination
     reading   what an answer makes of a row
+    emptying  what settled rows held goes when it is old
     stores    the rows in SQLite, and what can be saved out of a damaged file
 """

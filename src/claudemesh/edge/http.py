@@ -1,0 +1,367 @@
+"""The relay's surface: its own few addresses, and everything else passed on.
+
+Requests that are relayed take no route table: what may be asked is for `door` and the policy to say. Whatever is
+refused is answered as a problem; of what nobody expected the caller is told nothing more.
+"""
+
+import traceback
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from claudemesh.asgi.events import RequestFailed
+from claudemesh.asgi.messages import (
+    App,
+    Receive,
+    Request,
+    Response,
+    Scope,
+    Send,
+    json_response,
+    problem_response,
+    send_response,
+)
+from claudemesh.asgi.policy import judge_form
+from claudemesh.asgi.routes import Route
+from claudemesh.edge import door
+from claudemesh.edge.metrics import EdgeMetrics, read_status
+from claudemesh.edge.model import Answer, Headers, Source
+from claudemesh.edge.operate import Exported, Keep, Operating
+from claudemesh.edge.reach import Reach
+from claudemesh.edge.reads import Reading
+from claudemesh.edge.service import Asked, Relaying
+from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
+from claudemesh.kernel.errors import (
+    InvalidRequest,
+    MeshError,
+    MethodNotAllowed,
+    NotFound,
+    PayloadTooLarge,
+    StateError,
+    StoreUnavailable,
+)
+from claudemesh.kernel.idempotency import parse_key
+from claudemesh.kernel.secrets import find_secret_text
+from claudemesh.kernel.write_errors import BadIdempotencyKey
+from claudemesh.runtime.metrics import CONTENT_TYPE
+from claudemesh.runtime.world import World
+
+WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+SOURCE_CHARS_MAX: Final = 128
+FRAMES_MAX: Final = 8
+
+# Of an upstream's answer: what tells about it and nothing about who asked. Cookies are the relay's, and stay here.
+_PASSED_BACK: Final = frozenset({
+    "allow",
+    "cache-control",
+    "content-language",
+    "content-type",
+    "etag",
+    "idempotent-replayed",
+    "last-modified",
+    "link",
+    "location",
+    "retry-after",
+    "vary",
+    "x-relay-queued",
+    "x-relay-stale-since",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the surface speaks for."""
+
+    version: str
+    upstream: str  # its address, without what is secret in it
+    relaying: Relaying
+    reading: Reading
+    operating: Operating | None  # None while the outbox cannot be used
+    outbox: SqliteEnvelopeStore | None
+    metrics: EdgeMetrics
+    reach: Reach
+    body_bytes_max: int
+    world: World
+
+
+class RelayApp:
+    """An ASGI application: the addresses in `own` are the router's, all others are relayed."""
+
+    def __init__(self, parts: Parts, own: frozenset[str], router: App) -> None:
+        self._parts = parts
+        self._own = own
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self._own:
+            await self._router(scope, receive, send)
+            return
+        try:
+            response = _response(await self._relay(scope, receive))
+        except _ClientGone:
+            return
+        except Exception as error:  # noqa: BLE001 - the last place to answer it
+            response = problem_response(self._judge(error, scope))
+        await send_response(response, scope, send)
+
+    async def _relay(self, scope: Scope, receive: Receive) -> Answer:
+        path, query = door.check_target(scope)
+        method: str = scope["method"]
+        headers = _texts(door.forward_headers(scope["headers"]))
+        if method == "GET":
+            return await self._parts.reading.read(path, query, headers)
+        if method not in WRITES:
+            raise MethodNotAllowed(allow=["GET", *sorted(WRITES)])
+        raw = await self._body(scope, receive)
+        return await self._parts.relaying.write(_asked(method, path, query, headers, raw))
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        bytes_max = self._parts.body_bytes_max
+        door.check_length(scope["headers"], bytes_max)
+        sent = dict(scope["headers"])
+        raw = await _read(receive, bytes_max)
+        if raw:
+            refusal = judge_form(sent.get(b"content-type"), None)
+            if refusal is not None:
+                raise refusal
+        return door.decode_body(raw, sent.get(b"content-encoding"), bytes_max)
+
+    def _judge(self, error: Exception, scope: Scope) -> MeshError:
+        if isinstance(error, MeshError) and error.status != MeshError.status:
+            return error
+        frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
+        where = tuple(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
+        self._parts.world.observer.publish(RequestFailed(scope["method"], "", type(error).__name__, where))
+        return error if isinstance(error, MeshError) else MeshError()
+
+
+class _ClientGone(Exception):
+    """Nobody waits for an answer any more."""
+
+
+async def _read(receive: Receive, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _ClientGone
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > bytes_max:
+            raise PayloadTooLarge(bytes_max=bytes_max)
+        parts.append(part)
+        more = message.get("more_body", False)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _asked(method: str, path: str, query: str, headers: Headers, raw: bytes) -> Asked:
+    given = dict(headers)
+    key = given.pop("idempotency-key", None)
+    if key is not None:
+        key = parse_key(key)
+        if find_secret_text(key) is not None:
+            raise BadIdempotencyKey("the key looks like a credential: keys are written down")
+    body = door.parse_body(raw)
+    source = Source(**{name: _source(given, name) for name in ("agent", "host", "repo", "session")})
+    named = {"agent": source.agent, "host": source.host, "repo": source.repo, "session": source.session}
+    passed = tuple((name, value) for name, value in given.items() if not name.startswith("x-source-"))
+    return Asked(
+        method=method,
+        path=path,
+        query=query,
+        body={} if body is None else body,
+        raw=raw,
+        headers=(*passed, *((f"x-source-{name}", value) for name, value in named.items() if value is not None)),
+        key=key,
+        if_match=given.get("if-match"),
+        source=source,
+    )
+
+
+def _source(given: dict[str, str], name: str) -> str | None:
+    """Return who says to have sent it; what is no plain name, or looks like a credential, is not passed on."""
+    value = given.get(f"x-source-{name}", "")
+    is_name = 0 < len(value) <= SOURCE_CHARS_MAX and value.isascii() and value.isprintable()
+    return value if is_name and find_secret_text(value) is None else None
+
+
+def _texts(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
+    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
+
+
+def _response(answer: Answer) -> Response:
+    headers = tuple(
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers if name in _PASSED_BACK
+    )
+    return Response(answer.status, answer.body, headers)
+
+
+# --- its own addresses -------------------------------------------------------------------------------------
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    ok: bool
+    version: str
+    outbox_usable: bool
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the upstream is there, and what waits for it. `pending` is of what was said and is not done."""
+
+    upstream_reachable: bool
+    upstream_state: str
+    upstream: str
+    pending: int
+    oldest_pending_age_s: int
+    conflicts: int
+    dead: int
+    outbox_usable: bool
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    pending: int
+
+
+def public_routes(parts: Parts) -> list[Route]:
+    """Return what every caller may ask."""
+
+    async def health(_: Request) -> Response:
+        return json_response(Health(ok=True, version=parts.version, outbox_usable=parts.outbox is not None))
+
+    async def status(_: Request) -> Response:
+        figures = await read_status(parts.outbox, parts.reach, parts.world)
+        return json_response(
+            Status(
+                upstream_reachable=parts.reach.is_online,
+                upstream_state=parts.reach.state.value,
+                upstream=parts.upstream,
+                pending=figures["pending"],
+                oldest_pending_age_s=figures["oldest_pending_age_s"],
+                conflicts=figures["conflicts"],
+                dead=figures["dead"],
+                outbox_usable=parts.outbox is not None,
+            )
+        )
+
+    async def metrics(_: Request) -> Response:
+        return Response(200, await parts.metrics.render(), ((b"content-type", CONTENT_TYPE.encode()),))
+
+    async def replay(_: Request) -> Response:
+        parts.reach.poke()
+        figures = await read_status(parts.outbox, parts.reach, parts.world)
+        return json_response(Replayed(pending=figures["pending"]), 202)
+
+    return [
+        Route(method="GET", path="/health", handler=health, summary="Whether the relay runs", response=Health),
+        Route(method="GET", path="/status", handler=status, summary="What waits, and for how long", response=Status),
+        Route(
+            method="GET", path="/metrics", handler=metrics, summary="Metrics for Prometheus", content_type=CONTENT_TYPE
+        ),
+        Route(
+            method="POST",
+            path="/replay",
+            handler=replay,
+            summary="Ask the upstream at once whether it is there, and send what waits",
+            response=Replayed,
+            status=202,
+        ),
+    ]
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[dict[str, Any]]
+    next_cursor: int | None
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    state: str | None = None
+    after: int = 0
+    limit: int = 100
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    by: str = "operator"
+    keep: Keep | None = None
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    lines: list[msgspec.Raw]
+    by: str = "operator"
+
+
+LIST_MAX: Final = 1_000
+
+
+def operator_routes(parts: Parts) -> list[Route]:
+    """Return what an operator may do: on the relay's Unix socket only, which is its owner's."""
+    from claudemesh.edge.model import STATES  # noqa: PLC0415 - of this function alone
+
+    def operating() -> Operating:
+        if parts.operating is None:
+            raise StoreUnavailable("the relay's outbox is damaged: `statehub outbox recover` saves what can be read")
+        return parts.operating
+
+    async def page(request: Request) -> Response:
+        asked: Page = request.query
+        if asked.state is not None and asked.state not in STATES:
+            raise InvalidRequest(f"a state is one of {', '.join(STATES)}")
+        limit = max(1, min(asked.limit, LIST_MAX))
+        found = await operating().page(STATES[asked.state] if asked.state else None, asked.after, limit)
+        cursor = found[-1].seq if len(found) == limit else None
+        return json_response(Listing(items=[msgspec.to_builtins(one) for one in found], next_cursor=cursor))
+
+    async def show(request: Request) -> Response:
+        return json_response(await operating().show(request.params["id"]))
+
+    def deciding(decide: Callable[[Operating, str, Decision], Awaitable[Any]]) -> Callable[..., Awaitable[Response]]:
+        async def handler(request: Request) -> Response:
+            return json_response(await decide(operating(), request.params["id"], request.body))
+
+        return handler
+
+    async def export(request: Request) -> Response:
+        items, cursor = await operating().export(request.query.after)
+        lines = [orjson.loads(msgspec.json.encode(one)) for one in items]
+        return json_response(Listing(items=lines, next_cursor=cursor))
+
+    async def import_(request: Request) -> Response:
+        asked: Imported = request.body
+        return json_response(await operating().import_([bytes(line) for line in asked.lines], asked.by))
+
+    async def resolve(operating: Operating, row_id: str, decision: Decision) -> object:
+        if decision.keep is None:
+            raise InvalidRequest("resolve needs keep: mine or theirs")
+        return await operating.resolve(row_id, decision.keep, decision.by)
+
+    acts: dict[str, tuple[str, Callable[[Operating, str, Decision], Awaitable[Any]]]] = {
+        "retry": ("Let it try again", lambda o, i, d: o.retry(i, d.by)),
+        "cancel": ("Give it up", lambda o, i, d: o.cancel(i, d.by)),
+        "mark-dead": ("Mark it dead", lambda o, i, d: o.mark_dead(i, d.by)),
+        "resolve": ("Decide a conflict", resolve),
+    }
+    return [
+        Route(method="GET", path="/outbox", handler=page, summary="Envelopes", query=Page, response=Listing),
+        Route(method="GET", path="/outbox/export", handler=export, summary="To export", query=Page, response=Listing),
+        Route(
+            method="POST", path="/outbox/import", handler=import_, summary="From another relay", request=Imported,
+            response=dict[str, int], body_bytes_max=64 << 20,
+        ),
+        Route(
+            method="GET", path="/outbox/{id}", handler=show, summary="One envelope, both values", response=Any,
+            errors=(NotFound,),
+        ),
+        *(
+            Route(
+                method="POST", path=f"/outbox/{{id}}/{name}", handler=deciding(decide), summary=summary,
+                request=Decision, response=Any, errors=(NotFound, StateError),
+            )
+            for name, (summary, decide) in acts.items()
+        ),
+    ]  # fmt: skip
+
+
+EXPORTED: Final = Exported  # the form of one item of /outbox/export
