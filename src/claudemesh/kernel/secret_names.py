@@ -60,7 +60,7 @@ _PLACEHOLDERS: Final = _words(
     "your here see via from and the",
 )
 _MASKED = re.compile(
-    r"[*xX.•_#?-]+|<[^<>]*>|\$\{?[A-Za-z_][\w.:-]*\}?|\$\(.*|\{\{?.*|%\(?\w+\)?s?%?|\[.*|\(.*|&\w+;?|n/a|"
+    r"[*xX.•_#?-]+|<[^<>]*>|\$\{?[A-Za-z_][\w.:-]*\}?|\$\(.*|\{\{?.*|%\w+%|%\(\w+\)s|%s|\[.*|\(.*|&\w+;?|n/a|"
     r"(?i:your|my|the|some|insert|enter|put|use|see|replace|change|example|dummy|fake|redacted)[_ -].*"
 )
 _SHORTEST = 4

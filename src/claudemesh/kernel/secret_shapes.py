@@ -122,7 +122,7 @@ def is_random(run: str) -> bool:
         return False
     classes = head.translate(_CLASSES)
     length = len(classes)
-    if not ("l" in classes and "u" in classes and "d" in classes):
+    if not ("l" in classes and "u" in classes):
         return False
     changes = sum(map(classes.count, _CHANGES))
     in_words = sum(map(len, _WORDS.findall(classes)))

@@ -85,6 +85,7 @@ class _Assigned(NamedTuple):
     sign: str
     value: str
     is_quoted: bool
+    is_tight: bool = False  # by a `=` alone, without any space, as settings of an environment are written
 
 
 def _assigned(text: str, low: str) -> Iterator[_Assigned]:
@@ -99,19 +100,20 @@ def _assigned(text: str, low: str) -> Iterator[_Assigned]:
             name = before[0] + text[start : match.end("rest")]
             is_quoted = match["bare"] is None
             begin, end = match.span("quoted" if is_quoted else "bare")
-            yield _Assigned(name, match["sign"], text[begin:end], is_quoted)
+            is_tight = low[match.end("rest") : begin] == "="
+            yield _Assigned(name, match["sign"], text[begin:end], is_quoted, is_tight)
     if is_any and ("==" in low or "!=" in low):
         yield from (_Assigned(found[3], "==", found[2], is_quoted=True) for found in _COMPARED.finditer(text))
 
 
 def _is_secret(assigned: _Assigned) -> bool:
-    name, sign, value, is_quoted = assigned
+    name, sign, value, is_quoted, is_tight = assigned
     if not names_secret(name) or is_placeholder(value):
         return False
     if sign in _WEAK_SIGNS:
         return is_opaque(value) and len(value) >= _BARE_SHORTEST and not _SPACE.search(value)
     if not is_quoted:
-        return _is_bare_secret(name, value.rstrip(".:!?"), is_env=sign == "=" and bool(_ENV.fullmatch(name)))
+        return _is_bare_secret(name, value.rstrip(".:!?"), is_env=is_tight and bool(_ENV.fullmatch(name)))
     if names_password(name):
         return len(value.split()) <= _QUOTED_WORDS_MAX
     is_like_one = is_opaque(value) or len(value) >= _QUOTED_LONG or _INNER_CAPITAL.search(value) is not None
