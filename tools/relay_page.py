@@ -23,8 +23,8 @@ CLASSES = {
     ),
     RouteClass.ONLINE_ONLY: (
         "Whatever no rule names: DELETE, sync, import, sweeps, exports, administration. Forwarded, and while the",
-        "upstream is away refused with `503 not_queueable`; with `504 outcome_unknown` if a byte of it may have got",
-        "there.",
+        "upstream is away refused with `503 not_queueable`; with `504 outcome_unknown` if a byte of it may have",
+        "got there.",
     ),
 }
 
