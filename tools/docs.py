@@ -10,7 +10,7 @@ sys.path.insert(0, str(ROOT))  # so that it runs by path as well as with -m
 from claudemesh.kernel import outbox, write_errors  # noqa: E402, F401  after the path is set; the errors for their classes
 from claudemesh.kernel.admission import Match  # noqa: E402  as above
 from claudemesh.kernel.errors import MeshError  # noqa: E402  as above
-from tools import pages, vectors  # noqa: E402  as above
+from tools import pages, relay_page, vectors  # noqa: E402  as above
 
 MADE = "<!-- Made from the code by `make docs`. Change the code, not this page. -->"
 
@@ -20,6 +20,7 @@ def render_all() -> dict[str, str]:
     files = {f"vectors/{profile}.json": text for profile, text in vectors.render_all().items()}
     files["reference/errors.md"] = "\n".join(_errors()) + "\n"
     files["reference/protocol.md"] = "\n".join(pages.protocol_page()) + "\n"
+    files["reference/relay-routes.md"] = "\n".join(relay_page.relay_routes_page())
     files["reference/settings.md"] = "\n".join(pages.settings_page()) + "\n"
     files["reference/http.md"] = "\n".join(pages.http_page()) + "\n"
     files["reference/state-machines.md"] = "\n".join(_state_machines()) + "\n"

@@ -14,7 +14,7 @@ from websockets.asyncio.client import unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from claudemesh.asgi.events import ServerWarned
-from claudemesh.asgi.messages import PULSE, App, Pulse, Receive, Scope, Send
+from claudemesh.asgi.messages import PULSE, TARGET, App, Pulse, Receive, Scope, Send
 from claudemesh.asgi.server import Server, ServerLimits
 from claudemesh.asgi.sockets import bind_unix
 from claudemesh.runtime.observe import Observer
@@ -170,6 +170,22 @@ async def test_what_follows_a_body_does_not_count_as_a_header(tmp_path: Path) ->
         body = "Transfer-Encoding: chunked\r\n\r\nc\r\n" + '{"text":"x"}' + "\r\n0\r\n"
         await client.send(f"{head}{body}Authorization: Bearer {service.token}\r\n\r\n".encode())
         assert (await client.answer()).refusal == (401, "missing_token")
+
+
+@pytest.mark.req("R4")
+@on_uvloop
+async def test_40_a_target_that_names_a_host_is_told_to_the_app(tmp_path: Path) -> None:
+    seen: list[object] = []
+
+    async def look(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope.get(TARGET))
+        await nothing(scope, receive, send)
+
+    async with serving(tmp_path, wrap=lambda _app: look) as service, await service.by_socket() as client:
+        for target in (b"http://169.254.169.254/latest", b"/latest", b"*"):
+            await client.send(b"OPTIONS " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await client.answer()).status == 204
+    assert seen == [b"http://169.254.169.254/latest", None, b"*"]
 
 
 @on_uvloop

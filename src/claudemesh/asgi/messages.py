@@ -28,6 +28,9 @@ STOPPING: Final = "stopping"
 # take much longer. It returns False, and has sent nothing, where an answer needs more than that.
 ANSWER: Final = "claudemesh.answer"
 
+# In the scope, of a request that names more than a path: what it names, as it was sent (`http://host/path`, `*`).
+TARGET: Final = "claudemesh.target"
+
 # In the scope of a WebSocket: its `Pulse`.
 PULSE: Final = "claudemesh.pulse"
 

@@ -31,7 +31,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 
 from claudemesh.asgi.events import ConnectionRefused, ServerWarned
-from claudemesh.asgi.messages import ANSWER, PULSE, STOPPING, App, Headers, problem_response
+from claudemesh.asgi.messages import ANSWER, PULSE, STOPPING, TARGET, App, Headers, problem_response
 from claudemesh.asgi.sockets import unlink_unix
 from claudemesh.kernel.errors import MeshError, PayloadTooLarge, RateLimited, RequestTimeout
 from claudemesh.runtime.observe import Observer
@@ -248,6 +248,8 @@ class _HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
         # An answer to HEAD has no body to wait for; a request to open a WebSocket has no cycle.
         if self.cycle is not before:
+            if self.url[:1] != b"/":  # of which the path alone is left in the scope
+                self.scope[TARGET] = self.url  # type: ignore[typeddict-unknown-key]
             self.headers = self.headers.copy()  # what follows a chunked body is added there, and counts for nothing
             if self.scope["method"] != "HEAD":
                 self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
