@@ -31,7 +31,7 @@ from claudemesh.idempotency.events import KeysSwept, WriteReplayed
 from claudemesh.idempotency.mark import ANSWER_BYTES_MAX, MARK, Mark
 from claudemesh.idempotency.model import Asked, Begun, Found, KeptResponse
 from claudemesh.idempotency.opening import check_url, open_store
-from claudemesh.idempotency.policy import derive_source, redact_path
+from claudemesh.idempotency.policy import derive_source, is_credential, redact_path
 from claudemesh.idempotency.ports import SWEEP_MAX, KeyStore
 from claudemesh.idempotency.recording import Exchange, Recorder
 from claudemesh.kernel.admission import Busy, Replay, Standing
@@ -47,7 +47,6 @@ from claudemesh.kernel.idempotency import (
     MarkState,
     parse_key,
 )
-from claudemesh.kernel.secrets import find_secret_text
 from claudemesh.kernel.write_errors import (
     AnswerNotKept,
     BadIdempotencyKey,
@@ -308,7 +307,7 @@ def _read_key(scope: Scope) -> str:
     if len(values) != 1:
         raise BadIdempotencyKey(f"the request has {len(values)} headers Idempotency-Key, and needs one")
     key = parse_key(values[0].decode("latin-1").strip())
-    if find_secret_text(key):
+    if is_credential(key):
         raise BadIdempotencyKey("the key looks like a credential, and keys are stored")
     return key
 
