@@ -35,11 +35,8 @@ def load_migrations(folder: Traversable) -> tuple[Migration, ...]:
 
 
 def in_order(*migrations: Migration) -> tuple[Migration, ...]:
-    """Return migrations of several folders as one list, for a database that holds what each of them makes.
-
-    What comes to be released stays in its place: a later one of any folder is added at the end.
-    """
-    return tuple(replace(migration, version=number) for number, migration in enumerate(migrations, start=1))
+    """Give them new numbers, 1 to n: for a database that holds the tables of more than one part."""
+    return tuple(replace(migration, version=place) for place, migration in enumerate(migrations, start=1))
 
 
 def check_migrations(migrations: Sequence[Migration]) -> None:
