@@ -7,12 +7,12 @@ keeps the relay from queueing, and not from forwarding. Stopping goes from the o
 import asyncio
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -91,7 +91,11 @@ def run(settings: EdgeSettings, place: Place, ready: Ready = lambda _: None) -> 
 
 
 async def serve(
-    settings: EdgeSettings, place: Place, stop: asyncio.Event, ready: Ready = lambda _: None, world: World | None = None
+    settings: EdgeSettings,
+    place: Place,
+    stop: asyncio.Event,
+    ready: Ready = lambda _: None,
+    world: World | None = None,
 ) -> int:
     """Serve until `stop` is set. One relay a directory: AlreadyRunning if there is one."""
     here = real_world() if world is None else world
@@ -187,14 +191,17 @@ class Relay:
                     task.cancel()
         await self._upstream.aclose()
 
-    def _work(self) -> list[object]:
-        work: list[object] = [
+    def _work(self) -> list[Coroutine[Any, Any, None]]:
+        work: list[Coroutine[Any, Any, None]] = [
             self._reach.run(),
             self._recovery.run(self._routes.recovery, self._relaying.write),
             self._learn_expiry(),
         ]
         if self._replay is not None and self._outbox is not None:
-            work += [self._replay.run(), sweep_for_ever(self._outbox, self._settings.keeping.acked_days, self._world)]
+            work += [
+                self._replay.run(),
+                sweep_for_ever(self._outbox, self._settings.keeping.acked_days, self._world),
+            ]
         return work
 
     # --- what the upstream is asked beside writes --------------------------------------------------------

@@ -257,9 +257,15 @@ def public_routes(parts: Parts) -> list[Route]:
 
     return [
         Route(method="GET", path="/health", handler=health, summary="Whether the relay runs", response=Health),
-        Route(method="GET", path="/status", handler=status, summary="What waits, and for how long", response=Status),
         Route(
-            method="GET", path="/metrics", handler=metrics, summary="Metrics for Prometheus", content_type=CONTENT_TYPE
+            method="GET", path="/status", handler=status, summary="What waits, and for how long", response=Status
+        ),
+        Route(
+            method="GET",
+            path="/metrics",
+            handler=metrics,
+            summary="Metrics for Prometheus",
+            content_type=CONTENT_TYPE,
         ),
         Route(
             method="POST",
@@ -302,7 +308,9 @@ def operator_routes(parts: Parts) -> list[Route]:
 
     def operating() -> Operating:
         if parts.operating is None:
-            raise StoreUnavailable("the relay's outbox is damaged: `statehub outbox recover` saves what can be read")
+            raise StoreUnavailable(
+                "the relay's outbox is damaged: `statehub outbox recover` saves what can be read"
+            )
         return parts.operating
 
     async def page(request: Request) -> Response:
@@ -317,7 +325,9 @@ def operator_routes(parts: Parts) -> list[Route]:
     async def show(request: Request) -> Response:
         return json_response(await operating().show(request.params["id"]))
 
-    def deciding(decide: Callable[[Operating, str, Decision], Awaitable[Any]]) -> Callable[..., Awaitable[Response]]:
+    def deciding(
+        decide: Callable[[Operating, str, Decision], Awaitable[Any]],
+    ) -> Callable[..., Awaitable[Response]]:
         async def handler(request: Request) -> Response:
             return json_response(await decide(operating(), request.params["id"], request.body))
 

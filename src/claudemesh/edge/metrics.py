@@ -8,7 +8,7 @@ from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.observe import Observer
 from claudemesh.runtime.world import World
 
-_FAILURES = frozenset({OutboxEvent.FAILED, OutboxEvent.REFUSED, OutboxEvent.CONFLICTED, OutboxEvent.EXPIRED})
+_FAILURES = (OutboxEvent.FAILED, OutboxEvent.REFUSED, OutboxEvent.CONFLICTED, OutboxEvent.EXPIRED)
 
 
 class EdgeMetrics:
@@ -19,7 +19,9 @@ class EdgeMetrics:
         self._metrics = metrics = Metrics()
         self._pending = metrics.gauge("cm_edge_outbox_pending", "Envelopes that wait to be sent, or are out.").of()
         self._age = metrics.gauge("cm_edge_outbox_oldest_age_seconds", "Age of the oldest that waits.").of()
-        self._conflicts = metrics.gauge("cm_edge_conflicts", "Envelopes in conflict, which wait for an operator.").of()
+        self._conflicts = metrics.gauge(
+            "cm_edge_conflicts", "Envelopes in conflict, which wait for an operator."
+        ).of()
         self._dead = metrics.gauge("cm_edge_outbox_dead", "Dead envelopes, which wait for an operator.").of()
         self._reachable = metrics.gauge("cm_edge_upstream_reachable", "1 while the upstream answers.").of()
         self._failures = metrics.counter(

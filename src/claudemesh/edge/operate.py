@@ -196,7 +196,21 @@ def _found(value: T | None) -> T:
 
 
 def _exported(row: tuple[Any, ...]) -> Exported | None:
-    _, row_id, key, fingerprint, _, destination, payload, enqueued_at, attempts, status, last_error, _, is_status = row
+    (
+        _,
+        row_id,
+        key,
+        fingerprint,
+        _,
+        destination,
+        payload,
+        enqueued_at,
+        attempts,
+        status,
+        last_error,
+        _,
+        is_status,
+    ) = row
     state = OutboxState(status)
     envelope = read_envelope(payload)
     if envelope is None or state in (OutboxState.DONE, OutboxState.ABORTED):

@@ -111,8 +111,10 @@ def holds(theirs: Any, envelope: Envelope) -> bool:  # noqa: ANN401  JSON is any
     """Say whether the row there already has every value that the write would give it."""
     body = body_of(envelope)
     written = {name: value for name, value in body.items() if name not in EXPECTATIONS}
-    return isinstance(theirs, dict) and bool(written) and all(
-        name in theirs and theirs[name] == value for name, value in written.items()
+    return (
+        isinstance(theirs, dict)
+        and bool(written)
+        and all(name in theirs and theirs[name] == value for name, value in written.items())
     )
 
 
@@ -179,4 +181,3 @@ def kept_json(body: bytes | None) -> bytes | None:
 
 
 KEPT_HEADERS: Final = frozenset({"content-type", "etag", "location", "last-modified"})
-

@@ -36,7 +36,9 @@ class Reading:
             raise NotFound("this read is not one that the relay passes on")
         if self._reach.is_online:
             try:
-                answer = await self._upstream.request(Outgoing(method="GET", path=path, query=query, headers=headers))
+                answer = await self._upstream.request(
+                    Outgoing(method="GET", path=path, query=query, headers=headers)
+                )
             except (Unreached, Unanswered) as error:
                 self._reach.lost(str(error))
             else:

@@ -125,7 +125,11 @@ class Recovery(Queued):
             query="",
             body=body,
             raw=orjson.dumps(body),
-            headers=(("content-type", "application/json"), ("x-source-agent", AGENT), ("x-source-host", self._host)),
+            headers=(
+                ("content-type", "application/json"),
+                ("x-source-agent", AGENT),
+                ("x-source-host", self._host),
+            ),
             key=f"recovery-{outage.id}",
             source=Source(agent=AGENT, host=self._host),
         )

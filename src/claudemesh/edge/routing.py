@@ -126,6 +126,14 @@ class Policy:
                 return Routed(rule, rule.route_class, params, entity)
         return _UNKNOWN
 
+    def entity_of(self, path: str) -> str | None:
+        """Return the entity that a path speaks of, whatever the method: the row that a rule's writes are to."""
+        for rules in self._patterns.values():
+            for pattern, rule in rules:
+                if rule.entity is not None and (match := pattern.fullmatch(path)):
+                    return _fill(rule.entity, {name: unquote(value) for name, value in match.groupdict().items()})
+        return None
+
     def is_read(self, path: str) -> bool:
         """Tell whether a GET of this path is one of those that are passed on."""
         return any(pattern.fullmatch(path) for pattern in self._reads)

@@ -37,11 +37,12 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True):
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     upstream: Annotated[
-        str, Meta(description="The one address that the relay ever contacts: http:// or https://, and a path if any.")
+        str,
+        Meta(description="The one address that the relay ever contacts: http:// or https://, and a path if any."),
     ] = UPSTREAM_DEFAULT
-    listen: Annotated[str, Meta(description="Where callers reach it, on this machine only; port 0 is any free one.")] = (
-        LISTEN_DEFAULT
-    )
+    listen: Annotated[
+        str, Meta(description="Where callers reach it, on this machine only; port 0 is any free one.")
+    ] = LISTEN_DEFAULT
     networks: Annotated[
         list[str],
         Meta(
@@ -54,7 +55,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="A private file with the bearer token that the upstream is shown; or STATEHUB_TOKEN."),
     ] = None
     require_token: Annotated[
-        bool, Meta(description="Ask callers for the token in edge/local_token, where other users share the machine.")
+        bool,
+        Meta(description="Ask callers for the token in edge/local_token, where other users share the machine."),
     ] = False
     routes: Annotated[
         str | None, Meta(description="A file with the route policy of another API; without it a State Hub's.")

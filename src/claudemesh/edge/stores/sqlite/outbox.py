@@ -115,8 +115,7 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
         def query(connection: apsw.Connection) -> Looked:
             standing = None if key is None else self.standing(connection, key)
             has_open = (
-                destination is not None
-                and connection.execute(_SQL["has_open"], (destination,)).fetchall() != []
+                destination is not None and connection.execute(_SQL["has_open"], (destination,)).fetchall() != []
             )
             return Looked(standing, has_open)
 
@@ -139,9 +138,7 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
         merged = replace(submission, envelope=with_expectation(submission.envelope, envelope_expectation(envelope)))
         stands = super()._accept(connection, [merged])[0]
         if stands is None:
-            retire_row(
-                connection, row, at=submission.enqueued_at, by=COALESCED, superseded_by=submission.row_id
-            )
+            retire_row(connection, row, at=submission.enqueued_at, by=COALESCED, superseded_by=submission.row_id)
         return stands
 
     def _needless(
@@ -189,7 +186,9 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
 
     async def page(self, state: OutboxState | None, after_seq: int, limit: int) -> list[EnvelopeSeen]:
         def query(connection: apsw.Connection) -> list[EnvelopeSeen]:
-            name, bindings = ("page", (after_seq, limit)) if state is None else ("page_of", (after_seq, limit, state))
+            name, bindings = (
+                ("page", (after_seq, limit)) if state is None else ("page_of", (after_seq, limit, state))
+            )
             rows: list[Any] = connection.execute(_SQL[name], bindings).fetchall()
             return [_seen(row) for row in rows]
 
@@ -296,7 +295,9 @@ def _condemn_one(connection: apsw.Connection, row: OperatorsRow, reason: str) ->
     return moved
 
 
-def _reopen(connection: apsw.Connection, asked: Sequence[tuple[OperatorsRow, bytes, int]]) -> list[MeshError | None]:
+def _reopen(
+    connection: apsw.Connection, asked: Sequence[tuple[OperatorsRow, bytes, int]]
+) -> list[MeshError | None]:
     return [_reopen_one(connection, *one) for one in asked]
 
 
