@@ -5,6 +5,7 @@ keeps the relay from queueing, and not from forwarding. Stopping goes from the o
 """
 
 import asyncio
+import ipaddress
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -23,6 +24,7 @@ from claudemesh.asgi.server import Server, ServerLimits
 from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
 from claudemesh.asgi.tokens import TokenFile
+from claudemesh.edge.addresses import Network
 from claudemesh.edge.events import OutboxUnusable, RelayStarted, RelayStopped
 from claudemesh.edge.http import Parts, RelayApp, operator_routes, public_routes
 from claudemesh.edge.metrics import EdgeMetrics
@@ -35,7 +37,7 @@ from claudemesh.edge.routing import Policy, load_built_in, load_policy
 from claudemesh.edge.service import Relaying
 from claudemesh.edge.settings import EdgeSettings
 from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
-from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
+from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream, UpstreamLimits
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import ConfigError, DependencyError, MeshError, StoreCorrupt
 from claudemesh.kernel.write_errors import BadGateway
@@ -142,10 +144,12 @@ class Relay:
         self._upstream = Upstream(
             settings.upstream,
             credential=read_credential(settings, place),
-            networks=settings.networks,
-            timeout_s=limits.request_timeout_s,
-            answer_bytes_max=limits.answer_bytes_max,
-            connections_max=limits.connections_max,
+            networks=read_networks(settings),
+            limits=UpstreamLimits(
+                connections_max=limits.connections_max,
+                timeout_s=limits.request_timeout_s,
+                answer_bytes_max=limits.answer_bytes_max,
+            ),
         )
         self._reach = reach = Reach(self._probe, world)
         self._replay = None if outbox is None else Replay(outbox, self._upstream, reach, world)
@@ -161,7 +165,7 @@ class Relay:
         )
         self.parts = Parts(
             version=version("claudemesh"),
-            upstream=self._upstream.origin,
+            upstream=self._upstream.origin.authority,
             relaying=self._relaying,
             reading=Reading(self._routes, self._upstream, outbox, reach, world),
             operating=None if outbox is None else Operating(outbox, self._recovery.queued, world),
@@ -182,14 +186,14 @@ class Relay:
             await self._replay.start()
             self._replay.upstream_is_there()
         async with self._servers() as url:
-            self._world.observer.publish(RelayStarted(self._upstream.origin, self.parts.version))
+            self._world.observer.publish(RelayStarted(self._upstream.origin.authority, self.parts.version))
             ready(url)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(work) for work in self._work()]
                 await stop.wait()
                 for task in tasks:
                     task.cancel()
-        await self._upstream.aclose()
+        await self._upstream.close()
 
     def _work(self) -> list[Coroutine[Any, Any, None]]:
         work: list[Coroutine[Any, Any, None]] = [
@@ -209,9 +213,8 @@ class Relay:
     async def _probe(self) -> bool:
         """Say whether the upstream answers at all; what it says of its own health is for its operator."""
         try:
-            async with asyncio.timeout(PROBE_S):
-                answer = await self._upstream.request(Outgoing(method="GET", path=self._routes.probe))
-        except (TimeoutError, Unreached, Unanswered):
+            answer = await self._upstream.request(Outgoing("GET", self._routes.probe), timeout_s=PROBE_S)
+        except (Unreached, Unanswered):
             return False
         except BadGateway:
             return True
@@ -290,6 +293,13 @@ def read_routes(settings: EdgeSettings) -> Policy:
         return load_policy(Path(settings.routes).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the route policy {settings.routes} cannot be read") from error
+
+
+def read_networks(settings: EdgeSettings) -> list[Network]:
+    try:
+        return [ipaddress.ip_network(text) for text in settings.networks]
+    except ValueError as error:
+        raise ConfigError(f"networks: {error}") from error
 
 
 def read_credential(settings: EdgeSettings, place: Place) -> Callable[[], str | None]:

@@ -32,8 +32,10 @@ from claudemesh.edge.model import Answer, Headers, Source
 from claudemesh.edge.operate import Exported, Keep, Operating
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.reads import Reading
+from claudemesh.edge.replay import source_headers
 from claudemesh.edge.service import Asked, Relaying
 from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
+from claudemesh.idempotency.policy import derive_source, is_credential
 from claudemesh.kernel.errors import (
     InvalidRequest,
     MeshError,
@@ -44,30 +46,28 @@ from claudemesh.kernel.errors import (
     StoreUnavailable,
 )
 from claudemesh.kernel.idempotency import parse_key
-from claudemesh.kernel.secrets import find_secret_text
 from claudemesh.kernel.write_errors import BadIdempotencyKey
 from claudemesh.runtime.metrics import CONTENT_TYPE
 from claudemesh.runtime.world import World
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-SOURCE_CHARS_MAX: Final = 128
 FRAMES_MAX: Final = 8
 
 # Of an upstream's answer: what tells about it and nothing about who asked. Cookies are the relay's, and stay here.
 _PASSED_BACK: Final = frozenset({
-    "allow",
-    "cache-control",
-    "content-language",
-    "content-type",
-    "etag",
-    "idempotent-replayed",
-    "last-modified",
-    "link",
-    "location",
-    "retry-after",
-    "vary",
-    "x-relay-queued",
-    "x-relay-stale-since",
+    b"allow",
+    b"cache-control",
+    b"content-language",
+    b"content-type",
+    b"etag",
+    b"idempotent-replayed",
+    b"last-modified",
+    b"link",
+    b"location",
+    b"retry-after",
+    b"vary",
+    b"x-relay-queued",
+    b"x-relay-stale-since",
 })  # fmt: skip
 
 
@@ -110,7 +110,7 @@ class RelayApp:
     async def _relay(self, scope: Scope, receive: Receive) -> Answer:
         path, query = door.check_target(scope)
         method: str = scope["method"]
-        headers = _texts(door.forward_headers(scope["headers"]))
+        headers = tuple(door.forward_headers(scope["headers"]))
         if method == "GET":
             return await self._parts.reading.read(path, query, headers)
         if method not in WRITES:
@@ -159,44 +159,44 @@ async def _read(receive: Receive, bytes_max: int) -> bytes:
 
 
 def _asked(method: str, path: str, query: str, headers: Headers, raw: bytes) -> Asked:
-    given = dict(headers)
-    key = given.pop("idempotency-key", None)
-    if key is not None:
-        key = parse_key(key)
-        if find_secret_text(key) is not None:
-            raise BadIdempotencyKey("the key looks like a credential: keys are written down")
+    given = {name: value.decode("latin-1") for name, value in headers if name in _READ_HERE}
+    source = Source(**{name: _source(given, name) for name in SOURCES})
+    passed = tuple((name, value) for name, value in headers if not name.startswith(b"x-source-") and name != _KEY)
     body = door.parse_body(raw)
-    source = Source(**{name: _source(given, name) for name in ("agent", "host", "repo", "session")})
-    named = {"agent": source.agent, "host": source.host, "repo": source.repo, "session": source.session}
-    passed = tuple((name, value) for name, value in given.items() if not name.startswith("x-source-"))
     return Asked(
         method=method,
         path=path,
         query=query,
         body={} if body is None else body,
         raw=raw,
-        headers=(*passed, *((f"x-source-{name}", value) for name, value in named.items() if value is not None)),
-        key=key,
-        if_match=given.get("if-match"),
+        headers=(*passed, *source_headers(source)),
+        key=_key(given.get(_KEY)),
+        if_match=given.get(b"if-match"),
         source=source,
     )
 
 
-def _source(given: dict[str, str], name: str) -> str | None:
+SOURCES: Final = ("agent", "host", "repo", "session")
+_KEY: Final = b"idempotency-key"
+_READ_HERE: Final = frozenset({_KEY, b"if-match", *(b"x-source-" + name.encode() for name in SOURCES)})
+
+
+def _key(given: str | None) -> str | None:
+    if given is None:
+        return None
+    key = parse_key(given)
+    if is_credential(key):
+        raise BadIdempotencyKey("the key looks like a credential: keys are written down")
+    return key
+
+
+def _source(given: dict[bytes, str], name: str) -> str | None:
     """Return who says to have sent it; what is no plain name, or looks like a credential, is not passed on."""
-    value = given.get(f"x-source-{name}", "")
-    is_name = 0 < len(value) <= SOURCE_CHARS_MAX and value.isascii() and value.isprintable()
-    return value if is_name and find_secret_text(value) is None else None
-
-
-def _texts(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
-    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
+    return derive_source(given.get(b"x-source-" + name.encode())) or None
 
 
 def _response(answer: Answer) -> Response:
-    headers = tuple(
-        (name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers if name in _PASSED_BACK
-    )
+    headers = tuple([header for header in answer.headers if header[0] in _PASSED_BACK])
     return Response(answer.status, answer.body, headers)
 
 

@@ -1,7 +1,7 @@
 """The relay's values: a write as it was asked for, the envelope it waits in, and what the upstream answered."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -10,7 +10,7 @@ from claudemesh.kernel.fingerprint import Fingerprint
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.outbox import model
 
-Headers = tuple[tuple[str, str], ...]
+Headers = tuple[tuple[bytes, bytes], ...]  # names in small letters
 
 # An envelope's state as callers and operators read it.
 WORDS: Final[dict[OutboxState, str]] = {
@@ -75,8 +75,7 @@ class Submission:
     refusal: MeshError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """What the upstream answered."""
 
     status: int

@@ -14,6 +14,8 @@ from claudemesh.kernel.secrets import find_secret
 QUEUED_BYTES_MAX: Final = 256 * 1024  # of a body that may wait
 KEPT_BYTES_MAX: Final = 64 * 1024  # of an answer that is kept for a retry
 
+KEPT_HEADERS: Final = frozenset({b"content-type", b"etag", b"location", b"last-modified"})
+
 UPSTREAM_AWAY: Final = frozenset({502, 503, 504})  # a gateway says it: nobody is behind it
 REFUSES_US: Final = frozenset({401, 403})
 
@@ -90,7 +92,7 @@ def _rebased(expected: str | None, before: set[str | None], after: str | None) -
 
 def expectation_in(row: Json, answer: Answer | None) -> Expectation:
     """Return the expectation that names this row as it is."""
-    etag = dict(answer.headers).get("etag") if answer is not None else None
+    etag = header(answer, b"etag") if answer is not None else None
     revision = row.get("revision")
     if etag is None and isinstance(revision, int):
         etag = f'"{revision}"'
@@ -121,6 +123,10 @@ def holds(theirs: Any, envelope: Envelope) -> bool:  # noqa: ANN401  JSON is any
 # --- answers -----------------------------------------------------------------------------------------
 
 
+def header(answer: Answer, wanted: bytes) -> str | None:
+    return next((value.decode("latin-1") for name, value in answer.headers if name == wanted), None)
+
+
 def is_conflict(answer: Answer) -> bool:
     """Say whether the upstream refused because the row is no longer what the write expected."""
     if answer.status == 412:  # noqa: PLR2004  HTTP's own number: a precondition failed
@@ -135,7 +141,7 @@ def problem_code(answer: Answer) -> str | None:
 
 def retry_after_ms(answer: Answer) -> int | None:
     """Read Retry-After in seconds; a date is an offer that nobody makes to a program."""
-    text = dict(answer.headers).get("retry-after", "")
+    text = header(answer, b"retry-after") or ""
     return int(text) * 1000 if text.isascii() and text.isdigit() and len(text) <= 6 else None  # noqa: PLR2004
 
 
@@ -178,6 +184,3 @@ def kept_json(body: bytes | None) -> bytes | None:
     except orjson.JSONDecodeError:
         return None
     return None if find_secret(parsed) is not None else body
-
-
-KEPT_HEADERS: Final = frozenset({"content-type", "etag", "location", "last-modified"})

@@ -3,7 +3,6 @@
 What is shown from memory says so, and since when it is old. It is kept in memory only: an answer may hold anything.
 """
 
-from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -57,8 +56,7 @@ class Reading:
             raise DependencyError("the upstream cannot be reached")
         answer, since = kept
         told = render_instant(since)
-        return replace(
-            answer, headers=(*answer.headers, ("x-relay-stale-since", told)), body=_marked(answer.body, told)
+        return answer._replace(headers=(*answer.headers, (b"x-relay-stale-since", told.encode())), body=_marked(answer.body, told)
         )
 
     async def _with_queued(self, path: str, answer: Answer) -> Answer:
@@ -66,7 +64,7 @@ class Reading:
         entity = self._routes.entity_of(path)
         if entity is None or self._outbox is None or not (await self._outbox.look(None, entity)).has_open:
             return answer
-        return replace(answer, headers=(*answer.headers, ("x-relay-queued", "true")))
+        return answer._replace(headers=(*answer.headers, (b"x-relay-queued", b"true")))
 
 
 def _marked(body: bytes, since: str) -> bytes:

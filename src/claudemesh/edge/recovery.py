@@ -17,7 +17,7 @@ from claudemesh.edge.events import EnvelopeDecided, EnvelopeSettled, Recovered
 from claudemesh.edge.model import Answer, Source
 from claudemesh.edge.ports import OutageSeen, Results
 from claudemesh.edge.reach import Reach
-from claudemesh.edge.replay import Replay
+from claudemesh.edge.replay import Replay, source_headers
 from claudemesh.edge.service import Asked, Queued
 from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.kernel.errors import DependencyError, MeshError
@@ -119,19 +119,16 @@ class Recovery(Queued):
             },
         }
         method, _, path = route.partition(" ")
+        source = Source(agent=AGENT, host=self._host)
         return Asked(
             method=method,
             path=path,
             query="",
             body=body,
             raw=orjson.dumps(body),
-            headers=(
-                ("content-type", "application/json"),
-                ("x-source-agent", AGENT),
-                ("x-source-host", self._host),
-            ),
+            headers=((b"content-type", b"application/json"), *source_headers(source)),
             key=f"recovery-{outage.id}",
-            source=Source(agent=AGENT, host=self._host),
+            source=source,
         )
 
 

@@ -1,7 +1,7 @@
 """Replay: envelopes go to the upstream in the order of their entities, and what it answers is written down.
 
-The loop is `outbox.sender`; here is how an envelope is carried, what an answer makes of it, and which are never tried
-again: one that was tried, and is older than the upstream remembers keys, could be applied twice.
+The loop is `outbox.sender`; here is how an envelope is carried, what an answer makes of it, and which are never
+tried again: one that was tried, and is older than the upstream remembers keys, could be applied twice.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import orjson
 
 from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeSettled, Warned
-from claudemesh.edge.model import Answer, Envelope, Settlement
+from claudemesh.edge.model import Answer, Envelope, Headers, Settlement, Source
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore, read_envelope
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
@@ -152,13 +152,13 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
     def _read_conflict(self, row: Row, outcome: Outcome, now: int) -> Settlement:
         theirs = orjson.dumps(outcome.theirs) if outcome.theirs is not None else None
         if policy.holds(outcome.theirs, outcome.envelope):
-            answer = Answer(status=200, headers=(("content-type", "application/json"),), body=theirs or b"")
+            answer = Answer(status=200, headers=((b"content-type", b"application/json"),), body=theirs or b"")
             return Settlement(
                 seq=row.seq,
                 event=OutboxEvent.ACCEPTED,
                 at=now,
                 answer=policy.kept(answer),
-                last_error="already_there",  # by another's hand: those behind it saw nothing of that, and go by their own
+                last_error="already_there",  # by another's hand: those behind it never saw that, so no rebase
             )
         return Settlement(
             seq=row.seq,
@@ -203,14 +203,18 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
         self._observer.publish(Warned(code, detail))
 
 
+def source_headers(source: Source) -> Headers:
+    named = {b"agent": source.agent, b"host": source.host, b"repo": source.repo, b"session": source.session}
+    return tuple((b"x-source-" + name, value.encode()) for name, value in named.items() if value is not None)
+
+
 def outgoing(envelope: Envelope) -> Outgoing:
     """Return the request that an envelope is."""
-    headers = [("content-type", "application/json"), ("idempotency-key", envelope.key)]
+    headers = [(b"content-type", b"application/json"), (b"idempotency-key", envelope.key.encode())]
     if envelope.if_match is not None:
-        headers.append(("if-match", envelope.if_match))
+        headers.append((b"if-match", envelope.if_match.encode("latin-1")))
     source = envelope.source
-    named = {"agent": source.agent, "host": source.host, "repo": source.repo, "session": source.session}
-    headers += [(f"x-source-{name}", value) for name, value in named.items() if value is not None]
+    headers += source_headers(source)
     return Outgoing(
         method=envelope.method,
         path=envelope.path,

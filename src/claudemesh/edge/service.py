@@ -1,8 +1,8 @@
 """The use case of a relay: take a write to the upstream, or keep it until the upstream is there, and say which.
 
-A write reads as the contract does: what stands under its key answers it; behind queued writes to its entity it queues
-too; else it is tried. What did not get through is queued if its route, its body and its expectation allow it, under
-the key of the first try. A queued write is never answered as a done one.
+A write reads as the contract does: what stands under its key answers it; behind queued writes to its entity it
+queues too; else it is tried. What did not get through is queued if its route, its body and its expectation allow it,
+under the key of the first try. A queued write is never answered as a done one.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,20 @@ from claudemesh.edge.routing import Policy, RouteClass, Routed, read_path, strip
 from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore
 from claudemesh.edge.turns import Turns
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
+from claudemesh.idempotency.policy import is_credential
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
 from claudemesh.kernel.errors import MeshError, StoreUnavailable
 from claudemesh.kernel.fingerprint import Fingerprint, fingerprint_http_request, prefix
 from claudemesh.kernel.outbox import ADMISSION, OutboxState
-from claudemesh.kernel.secrets import find_secret, find_secret_text
+from claudemesh.kernel.secrets import find_secret
 from claudemesh.kernel.write_errors import KeyReused, NotQueueable, OutcomeUnknown
 from claudemesh.runtime.world import World
 
 RETRY_MS: Final = 5_000  # when to come back with what cannot be queued
 BULK_KEY_CHARS: Final = 200  # of a bulk's key, so that those of its entries are keys too
 
-_JSON: Final[Headers] = (("content-type", "application/json"),)
+_JSON: Final[Headers] = ((b"content-type", b"application/json"),)
+_NOWHERE: Final = Source()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,7 @@ class Asked:
     headers: Headers
     key: str | None
     if_match: str | None = None
-    source: Source = Source()
+    source: Source = _NOWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,7 @@ class Relaying:
 
     def _whole(self, write: _Write) -> Outgoing:
         asked = write.asked
-        headers = (*asked.headers, ("idempotency-key", write.key))
+        headers = (*asked.headers, (b"idempotency-key", write.key.encode()))
         return Outgoing(method=asked.method, path=asked.path, query=asked.query, headers=headers, body=asked.raw)
 
     async def _keep(self, write: _Write, *, may_be_there: bool) -> Answer:
@@ -296,7 +298,7 @@ _REASONS: Final = {
     "If-Match, so that it cannot overwrite what it never saw",
     "contains_secret": "it holds what looks like a credential, which is never written to the disk",
     "too_large": f"its body is larger than the {policy.QUEUED_BYTES_MAX} bytes that may wait",
-    "entity_has_queued_writes": "earlier writes to the same entity are queued, and this one cannot wait behind them",
+    "entity_has_queued_writes": "earlier writes to the same entity are queued, and it cannot wait behind them",
 }
 
 
@@ -309,8 +311,7 @@ def _why_not(asked: Asked, routed: Routed, parts: Sequence[_Part]) -> str | None
     is_replace = routed.route_class is not RouteClass.APPEND
     if is_replace and not all(expectation_of(policy.body_of(p.envelope), p.envelope.if_match) for p in parts):
         return "needs_expectation"
-    told = f"{asked.path}?{asked.query}"
-    if find_secret(asked.body) is not None or find_secret_text(told) is not None:
+    if find_secret(asked.body) is not None or any(map(is_credential, (*asked.path.split("/"), asked.query))):
         return "contains_secret"
     return None
 
@@ -336,7 +337,7 @@ def _replayed(answer: Answer | None) -> Answer:
     body = answer.body or b'{"acked": true, "answer": "not kept"}'
     if not answer.body:
         headers = _JSON
-    return Answer(status=answer.status, headers=(*headers, ("idempotent-replayed", "true")), body=body)
+    return Answer(status=answer.status, headers=(*headers, (b"idempotent-replayed", b"true")), body=body)
 
 
 def _conflict(word: str, standing: StandingRow, presented: Fingerprint) -> KeyReused:

@@ -21,6 +21,7 @@ from claudemesh.edge.model import (
     Envelope,
     EnvelopeSeen,
     EnvelopeShown,
+    Headers,
     Settlement,
     StandingRow,
     Submission,
@@ -99,7 +100,7 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
         return (
             *common_of(state, following, settlement),
             None if answer is None else answer.status,
-            None if answer is None else orjson.dumps(answer.headers).decode(),
+            None if answer is None else _render_headers(answer.headers),
             None if answer is None else answer.body or None,
             settlement.theirs,
         )
@@ -124,7 +125,7 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
     def _accept(
         self, connection: apsw.Connection, submissions: Sequence[Submission]
     ) -> Sequence[StandingRow | MeshError | None]:
-        """As of every outbox, but that a status write takes the place of the one before it, if that never went out."""
+        """As every outbox does; but a status write takes the place of the one before it, if that never went out."""
         if not any(one.is_status_write for one in submissions):
             return super()._accept(connection, submissions)
         return [self._accept_one(connection, submission) for submission in submissions]
@@ -389,8 +390,14 @@ def _shown(connection: apsw.Connection, row: Sequence[Any]) -> EnvelopeShown:
 
 
 def _answer(status: int, headers: str | None, body: bytes | None) -> Answer:
-    pairs = tuple((name, value) for name, value in orjson.loads(headers or "[]"))
+    pairs = tuple(
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in orjson.loads(headers or "[]")
+    )
     return Answer(status=status, headers=pairs, body=body or b"")
+
+
+def _render_headers(headers: Headers) -> str:
+    return orjson.dumps([(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]).decode()
 
 
 def _json(body: bytes | None) -> Any:  # noqa: ANN401  JSON is anything
