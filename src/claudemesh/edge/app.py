@@ -1,4 +1,4 @@
-"""The relay put together: settings -> outbox -> upstream -> services -> servers, and the order in which it all stops.
+"""The relay put together: settings, outbox, upstream, services, servers; and the order in which it all stops.
 
 Callers come by a loopback port, an operator by a Unix socket that is its owner's. An outbox whose file is damaged
 keeps the relay from queueing, and not from forwarding. Stopping goes from the outside in, the file last.
@@ -26,9 +26,10 @@ from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.edge.addresses import Network
 from claudemesh.edge.events import OutboxUnusable, RelayStarted, RelayStopped
-from claudemesh.edge.http import Parts, RelayApp, operator_routes, public_routes
+from claudemesh.edge.http import Parts, RelayApp, public_routes
 from claudemesh.edge.metrics import EdgeMetrics
 from claudemesh.edge.operate import Operating
+from claudemesh.edge.operators import operator_routes
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.reads import Reading
 from claudemesh.edge.recovery import Recovery
@@ -267,7 +268,7 @@ class Relay:
         operators = Router([*own, *operator_routes(self.parts)], observer)
         servers = [
             Server(guard, [listener], observer, limits=limits),
-            Server(operators, [bind_unix(self._place.sock, self._place.runtime_dir)], observer, limits=limits),
+            Server(operators, [bind_unix(self._place.sock, self._place.runtime_dir)], observer),
         ]
         url = f"http://{host}:{port_of(listener)}"
         try:

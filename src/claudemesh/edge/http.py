@@ -5,12 +5,10 @@ refused is answered as a problem; of what nobody expected the caller is told not
 """
 
 import traceback
-from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-import orjson
 
 from claudemesh.asgi.events import RequestFailed
 from claudemesh.asgi.messages import (
@@ -29,7 +27,7 @@ from claudemesh.asgi.routes import Route
 from claudemesh.edge import door
 from claudemesh.edge.metrics import EdgeMetrics, read_status
 from claudemesh.edge.model import Answer, Headers, Source
-from claudemesh.edge.operate import Exported, Keep, Operating
+from claudemesh.edge.operate import Operating
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.reads import Reading
 from claudemesh.edge.replay import source_headers
@@ -37,13 +35,9 @@ from claudemesh.edge.service import Asked, Relaying
 from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.idempotency.policy import derive_source, is_credential
 from claudemesh.kernel.errors import (
-    InvalidRequest,
     MeshError,
     MethodNotAllowed,
-    NotFound,
     PayloadTooLarge,
-    StateError,
-    StoreUnavailable,
 )
 from claudemesh.kernel.idempotency import parse_key
 from claudemesh.kernel.write_errors import BadIdempotencyKey
@@ -276,102 +270,3 @@ def public_routes(parts: Parts) -> list[Route]:
             status=202,
         ),
     ]
-
-
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    items: list[dict[str, Any]]
-    next_cursor: int | None
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    state: str | None = None
-    after: int = 0
-    limit: int = 100
-
-
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    by: str = "operator"
-    keep: Keep | None = None
-
-
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    lines: list[msgspec.Raw]
-    by: str = "operator"
-
-
-LIST_MAX: Final = 1_000
-
-
-def operator_routes(parts: Parts) -> list[Route]:
-    """Return what an operator may do: on the relay's Unix socket only, which is its owner's."""
-    from claudemesh.edge.model import STATES  # noqa: PLC0415 - of this function alone
-
-    def operating() -> Operating:
-        if parts.operating is None:
-            raise StoreUnavailable(
-                "the relay's outbox is damaged: `statehub outbox recover` saves what can be read"
-            )
-        return parts.operating
-
-    async def page(request: Request) -> Response:
-        asked: Page = request.query
-        if asked.state is not None and asked.state not in STATES:
-            raise InvalidRequest(f"a state is one of {', '.join(STATES)}")
-        limit = max(1, min(asked.limit, LIST_MAX))
-        found = await operating().page(STATES[asked.state] if asked.state else None, asked.after, limit)
-        cursor = found[-1].seq if len(found) == limit else None
-        return json_response(Listing(items=[msgspec.to_builtins(one) for one in found], next_cursor=cursor))
-
-    async def show(request: Request) -> Response:
-        return json_response(await operating().show(request.params["id"]))
-
-    def deciding(
-        decide: Callable[[Operating, str, Decision], Awaitable[Any]],
-    ) -> Callable[..., Awaitable[Response]]:
-        async def handler(request: Request) -> Response:
-            return json_response(await decide(operating(), request.params["id"], request.body))
-
-        return handler
-
-    async def export(request: Request) -> Response:
-        items, cursor = await operating().export(request.query.after)
-        lines = [orjson.loads(msgspec.json.encode(one)) for one in items]
-        return json_response(Listing(items=lines, next_cursor=cursor))
-
-    async def import_(request: Request) -> Response:
-        asked: Imported = request.body
-        return json_response(await operating().import_([bytes(line) for line in asked.lines], asked.by))
-
-    async def resolve(operating: Operating, row_id: str, decision: Decision) -> object:
-        if decision.keep is None:
-            raise InvalidRequest("resolve needs keep: mine or theirs")
-        return await operating.resolve(row_id, decision.keep, decision.by)
-
-    acts: dict[str, tuple[str, Callable[[Operating, str, Decision], Awaitable[Any]]]] = {
-        "retry": ("Let it try again", lambda o, i, d: o.retry(i, d.by)),
-        "cancel": ("Give it up", lambda o, i, d: o.cancel(i, d.by)),
-        "mark-dead": ("Mark it dead", lambda o, i, d: o.mark_dead(i, d.by)),
-        "resolve": ("Decide a conflict", resolve),
-    }
-    return [
-        Route(method="GET", path="/outbox", handler=page, summary="Envelopes", query=Page, response=Listing),
-        Route(method="GET", path="/outbox/export", handler=export, summary="To export", query=Page, response=Listing),
-        Route(
-            method="POST", path="/outbox/import", handler=import_, summary="From another relay", request=Imported,
-            response=dict[str, int], body_bytes_max=64 << 20,
-        ),
-        Route(
-            method="GET", path="/outbox/{id}", handler=show, summary="One envelope, both values", response=Any,
-            errors=(NotFound,),
-        ),
-        *(
-            Route(
-                method="POST", path=f"/outbox/{{id}}/{name}", handler=deciding(decide), summary=summary,
-                request=Decision, response=Any, errors=(NotFound, StateError),
-            )
-            for name, (summary, decide) in acts.items()
-        ),
-    ]  # fmt: skip
-
-
-EXPORTED: Final = Exported  # the form of one item of /outbox/export

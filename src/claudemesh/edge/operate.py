@@ -1,8 +1,8 @@
 """What an operator does with envelopes: retry, cancel, mark dead, resolve; export them, and import them elsewhere.
 
-Nothing is decided by the relay that its operator should decide: an envelope in conflict keeps both values, and waits.
-A dead one is retried as a new envelope under a fresh key, at the end of its entity's queue; one in conflict goes back
-to its old place.
+Nothing is decided by the relay that its operator should decide: an envelope in conflict keeps both values, and
+waits. A dead one is retried as a new envelope under a fresh key, at the end of its entity's queue; one in conflict
+goes back to its old place.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """Whether the upstream can be reached, and how the relay finds out that it can again.
 
-It counts as there until a request shows otherwise. Then it is asked again and again, with backoff and jitter, whether
-it answers; what comes meanwhile is queued without being tried. An upstream that refuses the relay's own credential is
-there, but nothing is replayed to it: it is asked again once a minute, or when an operator says so.
+It counts as there until a request shows otherwise. Then it is asked again and again, with backoff and jitter,
+whether it answers; what comes meanwhile is queued without being tried. An upstream that refuses the relay's own
+credential is there, but nothing is replayed to it: it is asked again once a minute, or when an operator says so.
 """
 
 import asyncio

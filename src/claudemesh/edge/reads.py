@@ -56,7 +56,8 @@ class Reading:
             raise DependencyError("the upstream cannot be reached")
         answer, since = kept
         told = render_instant(since)
-        return answer._replace(headers=(*answer.headers, (b"x-relay-stale-since", told.encode())), body=_marked(answer.body, told)
+        return answer._replace(
+            headers=(*answer.headers, (b"x-relay-stale-since", told.encode())), body=_marked(answer.body, told)
         )
 
     async def _with_queued(self, path: str, answer: Answer) -> Answer:

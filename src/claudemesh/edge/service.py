@@ -1,8 +1,8 @@
 """The use case of a relay: take a write to the upstream, or keep it until the upstream is there, and say which.
 
 A write reads as the contract does: what stands under its key answers it; behind queued writes to its entity it
-queues too; else it is tried. What did not get through is queued if its route, its body and its expectation allow it,
-under the key of the first try. A queued write is never answered as a done one.
+queues too; else it is tried. What did not get through is queued if its route, its body and its expectation allow
+it, under the key of the first try. A queued write is never answered as a done one.
 """
 
 from collections.abc import Sequence

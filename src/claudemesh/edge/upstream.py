@@ -27,10 +27,10 @@ from typing import Final, NamedTuple, TypeAlias, cast
 import httptools
 
 from claudemesh.edge.addresses import Network, Origin, judge_address, parse_origin
+from claudemesh.edge.model import Answer
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.kernel.write_errors import AnswerTooLarge, BadGateway, BadHeader, RedirectRefused
 
-Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 Resolver: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 INTERIM_MAX: Final = 8  # answers of 1xx before the one that counts
@@ -86,12 +86,6 @@ class Outgoing(NamedTuple):
     body: bytes = b""
 
 
-class Incoming(NamedTuple):
-    status: int
-    headers: Headers  # names in small letters, without those that are only of the connection
-    body: bytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamLimits:
     connections_max: int = 64
@@ -133,7 +127,7 @@ class Upstream:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_closed = False
 
-    async def request(self, outgoing: Outgoing, *, timeout_s: float | None = None) -> Incoming:
+    async def request(self, outgoing: Outgoing, *, timeout_s: float | None = None) -> Answer:
         """Return the answer, whatever its status; raise Unreached, Unanswered or a BadGateway."""
         raw, is_repeatable = self._render(outgoing)
         is_head = outgoing.method == "HEAD"
@@ -340,7 +334,7 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._future: asyncio.Future[Incoming] | None = None  # while a request is on its way
+        self._future: asyncio.Future[Answer] | None = None  # while a request is on its way
         self._idle_since_s = self._loop.time()
         self._is_reused = False
         self._is_spoiled = False  # something came that was no answer to anything
@@ -374,7 +368,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
         self._pool.forget(self)
 
-    async def exchange(self, raw: bytes, deadline_s: float, *, is_head: bool) -> Incoming:
+    async def exchange(self, raw: bytes, deadline_s: float, *, is_head: bool) -> Answer:
         """Send a request and return its answer."""
         transport = self._transport
         if transport is None or transport.is_closing() or self._is_spoiled:
@@ -382,7 +376,7 @@ class _Connection(asyncio.Protocol):
             raise Unreached("the upstream spoke or went before it was asked")
         self._begin()
         self._is_head = is_head
-        future: asyncio.Future[Incoming] = self._loop.create_future()
+        future: asyncio.Future[Answer] = self._loop.create_future()
         self._future = future
         timer = self._loop.call_at(deadline_s, self._fail, future, Unanswered("no answer came in time"))
         transport.write(raw)
@@ -396,7 +390,7 @@ class _Connection(asyncio.Protocol):
         finally:
             timer.cancel()
 
-    def _fail(self, future: "asyncio.Future[Incoming] | None", error: Exception) -> None:
+    def _fail(self, future: "asyncio.Future[Answer] | None", error: Exception) -> None:
         if future is not None and not future.done():
             future.set_exception(error)
 
@@ -413,7 +407,7 @@ class _Connection(asyncio.Protocol):
         self._is_answered = True
         future.set_result(answer)
 
-    def _render(self) -> Incoming:
+    def _render(self) -> Answer:
         status, headers = self._status, self._headers
         dropped = _NOT_PASSED_ON
         for name, value in headers:
@@ -424,7 +418,7 @@ class _Connection(asyncio.Protocol):
             if _UNSENDABLE.search(value):
                 raise BadGateway("a header of the answer holds a control character")
         kept = tuple([header for header in headers if header[0] not in dropped])
-        return Incoming(status, kept, b"".join(self._parts))
+        return Answer(status, kept, b"".join(self._parts))
 
     # --- the transport's -------------------------------------------------------------------------------
 
