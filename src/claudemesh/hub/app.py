@@ -1,7 +1,7 @@
 """The hub as a process: what is started, and in which order it stops.
 
-From the outside in: the guard, the limits, the keys, the routes. Stopping goes the same way: no new connections, the
-requests under way answered, then the store. Whatever is cut short there is as after a crash, and the key of the
+From the outside in: the guard, the limits, the keys, the routes. Stopping goes the same way: no new connections,
+the requests under way answered, then the store. Whatever is cut short there is as after a crash, and the key of the
 request says whether it was done.
 """
 

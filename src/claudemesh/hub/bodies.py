@@ -29,37 +29,37 @@ class New(Struct, frozen=True, forbid_unknown_fields=True):
     beside: ClassVar[str] = ""
 
 
-class NewProgress(New):
+class NewProgress(New, frozen=True):
     agent: Name
     summary: Text
     details: Any = None
 
 
-class NewMessage(New):
+class NewMessage(New, frozen=True):
     beside: ClassVar[str] = ',"read_at":null'
     to: Name
     from_: Name = msgspec.field(name="from")
     body: str
 
 
-class NewTokenEvent(New):
+class NewTokenEvent(New, frozen=True):
     agent: Name
     input_tokens: Count
     output_tokens: Count
 
 
-class NewDecision(New):
+class NewDecision(New, frozen=True):
     beside: ClassVar[str] = ',"status":"open","resolution":null'
     title: Title
     rationale: str | None = None
 
 
-class NewTask(New):
+class NewTask(New, frozen=True):
     title: Title
     status: Status = "todo"
 
 
-class NewWorkplan(New):
+class NewWorkplan(New, frozen=True):
     title: Title
     status: Status = "active"
 
@@ -84,24 +84,24 @@ class Expecting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expected_status: Status | None = None
 
 
-class ChangeTitled(Expecting):
+class ChangeTitled(Expecting, frozen=True):
     """Of a task or a workplan; what is left out stays."""
 
     status: Status | UnsetType = UNSET
     title: Title | UnsetType = UNSET
 
 
-class ChangeDecision(Expecting):
+class ChangeDecision(Expecting, frozen=True):
     title: Title | UnsetType = UNSET
-    rationale: str | None | UnsetType = UNSET
+    rationale: str | UnsetType | None = UNSET
     status: Status | UnsetType = UNSET
 
 
-class Resolve(Expecting):
+class Resolve(Expecting, frozen=True):
     resolution: Text
 
 
-class StatusOfTask(Expecting):
+class StatusOfTask(Expecting, frozen=True):
     id: Name
     status: Status
 

@@ -55,7 +55,9 @@ _JUDGED: Final = (NotFound, BadHeader, RevisionConflict, StaleVersion)
 _READ: Final = (NotFound, StoreUnavailable)
 
 _KEY: Final = Header("Idempotency-Key", "The same key and request again is answered as the first time.")
-_IF_MATCH: Final = Header("If-Match", "The row's ETag: if it has another by now, nothing changes and the answer is 412.")
+_IF_MATCH: Final = Header(
+    "If-Match", "The row's ETag: if it has another by now, nothing changes and the answer is 412."
+)
 
 # What stands before the routes: the guard, the limits.
 _EVERYWHERE: Final[tuple[type[MeshError], ...]] = (BadHost, BadOrigin, Forbidden, DaemonBusy)
@@ -74,9 +76,7 @@ class HttpParts:
 
 def hub_routes(parts: HttpParts) -> list[Route]:
     """Return the table of routes, for the server and for the document."""
-    routes = [
-        route for kind in Kind for route in (_create(parts, kind), _list(parts, kind), _get(parts, kind))
-    ]
+    routes = [route for kind in Kind for route in (_create(parts, kind), _list(parts, kind), _get(parts, kind))]
     routes += [*_changes(parts), *_operations(parts)]
 
     async def document(_request: Request) -> Response:
@@ -237,9 +237,7 @@ def _changes(parts: HttpParts) -> list[Route]:
     ]
 
 
-def _patch(
-    parts: HttpParts, kind: Kind, body: type[bodies.Expecting], response: type[bodies.Stood]
-) -> Route:
+def _patch(parts: HttpParts, kind: Kind, body: type[bodies.Expecting], response: type[bodies.Stood]) -> Route:
     change = parts.service.change
 
     async def handler(request: Request) -> Response:

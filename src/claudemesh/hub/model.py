@@ -11,7 +11,7 @@ from claudemesh.kernel.errors import MeshError
 class Kind(StrEnum):
     PROGRESS = "progress"
     MESSAGES = "messages"
-    TOKEN_EVENTS = "token_events"
+    TOKEN_EVENTS = "token_events"  # noqa: S105  a number of them
     DECISIONS = "decisions"
     TASKS = "tasks"
     WORKPLANS = "workplans"

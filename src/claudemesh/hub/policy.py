@@ -38,6 +38,10 @@ def decide(row: Row | None, asked: Asked, now_ms: int) -> Outcome:
     refusal = judge(row, asked.expected)
     if refusal is not None:
         return Refused(refusal, row)
+    return _apply(row, change, now_ms)
+
+
+def _apply(row: Row, change: Update | SetOnce | Delete, now_ms: int) -> Outcome:
     match change:
         case Update(values):
             return Changed(row, _next(row, {**_decode(row.fields), **values}, now_ms))

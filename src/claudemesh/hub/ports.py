@@ -1,4 +1,4 @@
-"""What the hub asks of a store. `tests/contract/hub` says it as tests, over every backend and a plain dictionary."""
+"""What the hub asks of a store. `tests/contract/hub` says it as tests, over every backend and a plain dict."""
 
 from typing import Protocol
 

@@ -36,7 +36,9 @@ STORE: Final = click.option(
 
 
 @click.command(cls=Command)
-@click.option("--listen", type=parse_listen, metavar="HOST:PORT", help="Where to listen. [default: 127.0.0.1:18000]")
+@click.option(
+    "--listen", type=parse_listen, metavar="HOST:PORT", help="Where to listen. [default: 127.0.0.1:18000]"
+)
 @STORE
 @click.option("--token-file", metavar="FILE", help="Whose token every request must carry; needed beyond loopback.")
 @click.pass_obj

@@ -61,9 +61,7 @@ async def _write(connection: Connection, items: Sequence[_Item]) -> list[Decisio
     return outcomes
 
 
-async def _decide(
-    connection: Connection, draft: Draft, write: Write, mark: Mark | None
-) -> Decision | MeshError:
+async def _decide(connection: Connection, draft: Draft, write: Write, mark: Mark | None) -> Decision | MeshError:
     decision = draft.decide(write)
     if mark is not None and decision.is_done:
         answer = decision.answer

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import Any
 
 import apsw
 
@@ -71,7 +72,7 @@ def _decide(connection: apsw.Connection, draft: Draft, write: Write, mark: Mark 
 
 
 def _apply(connection: apsw.Connection, draft: Draft) -> None:
-    last_seq: int = connection.execute(_SQL["last_seq"]).fetchall()[0][0]
+    last_seq: Any = connection.execute(_SQL["last_seq"]).fetchall()[0][0]
     connection.executemany(
         _APPEND,
         [
