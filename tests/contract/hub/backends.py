@@ -46,8 +46,8 @@ LEASE_MS = 5_000
 ulids = UlidSource(SystemClock())
 
 JOURNAL = (
-    "SELECT seq, at, kind, entity_id, base_revision, revision, method, path, idempotency_key, source_host, source_agent, "
-    "expectation, fields, deleted FROM hub_write ORDER BY seq"
+    "SELECT seq, at, kind, entity_id, base_revision, revision, method, path, idempotency_key, source_host, "
+    "source_agent, expectation, fields, deleted FROM hub_write ORDER BY seq"
 )
 
 
