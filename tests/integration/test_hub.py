@@ -419,6 +419,7 @@ def test_health_metrics_and_the_document_are_there(served: Hub) -> None:
         ("POST", "/tasks/bulk-status-sync"),
         ("DELETE", "/tasks/{id}"),
         ("GET", "/state/summary"),
+        ("GET", "/.well-known/idempotency-policy"),
         ("GET", "/health"),
         ("GET", "/metrics"),
         ("GET", "/openapi.json"),

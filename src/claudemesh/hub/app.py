@@ -134,9 +134,11 @@ def assemble(settings: HubSettings, world: World, stores: Stores, metrics: HubMe
         version=version("claudemesh"),
         needs_token=settings.token_file is not None,
     )
+    router = Router(hub_routes(parts), world.observer)
     keyed = WriteIdempotencyMiddleware(
-        Router(hub_routes(parts), world.observer),
+        router,
         stores.keys,
+        applies=lambda method, path: method != "GET" and router.serves(method, path),
         expiry_days=settings.key_expiry_days,
         world=world,
     )

@@ -20,6 +20,7 @@ from claudemesh.hub.asking import (
 from claudemesh.hub.model import Asked, Delete, Kind, Update
 from claudemesh.hub.rendering import PLACES, page_response, parse_cursor, row_response, summary_response
 from claudemesh.hub.service import HubService
+from claudemesh.idempotency.middleware import POLICY_PATH
 from claudemesh.kernel.errors import (
     BadHost,
     BadOrigin,
@@ -269,6 +270,9 @@ def _operations(parts: HttpParts) -> list[Route]:
     async def metrics(_request: Request) -> Response:
         return Response(200, parts.metrics.render(), ((b"content-type", CONTENT_TYPE.encode()),))
 
+    async def policy(_request: Request) -> Response:
+        raise NotFound("what stands before the routes answers this")  # it is here for the document
+
     def route(path: str, handler: Handler, said: str, response: type | None, content_type: str = "") -> Route:
         return Route(
             method="GET",
@@ -282,6 +286,7 @@ def _operations(parts: HttpParts) -> list[Route]:
 
     return [
         route("/state/summary", summary, "How many rows there are, and the last writes.", bodies.StateSummary),
+        route(POLICY_PATH, policy, "How long an Idempotency-Key is known, and what is kept under it.", dict),
         route("/health", health, "Whether the hub works.", bodies.Health),
         route("/metrics", metrics, "Metrics for Prometheus.", None, CONTENT_TYPE),
     ]
