@@ -40,6 +40,7 @@ from claudemesh.wire.instants import render_instant
 EXIT_OK: Final = 0
 STOP_GRACE_S: Final = 5.0
 SWEEP_EVERY_S: Final = 3_600.0
+ANSWER_BYTES_MAX: Final = 4 << 20  # of a bulk in which every task is told as it stands
 
 Ready = Callable[[str], None]  # called with the hub's URL once it answers
 
@@ -139,6 +140,7 @@ def assemble(settings: HubSettings, world: World, stores: Stores, metrics: HubMe
         router,
         stores.keys,
         applies=lambda method, path: method != "GET" and router.serves(method, path),
+        answer_bytes_max=ANSWER_BYTES_MAX,
         expiry_days=settings.key_expiry_days,
         world=world,
     )

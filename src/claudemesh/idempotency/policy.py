@@ -25,6 +25,7 @@ SOURCE_CHARS_MAX: Final = 128
 REDACTED: Final = "[redacted]"
 
 _IDENTITY: Final = b"identity"
+_RANDOM: Final = "high_entropy"  # nothing gives it away as a credential but that it was not made by hand
 
 
 def derive_settlement(response: KeptResponse, *, is_too_large: bool = False) -> Settlement:
@@ -36,6 +37,12 @@ def derive_settlement(response: KeptResponse, *, is_too_large: bool = False) -> 
     if is_too_large or not _is_plain(headers) or _has_secret(kept, response.body):
         return Settlement(MarkState.STATUS_ONLY, KeptResponse(response.status))
     return Settlement(MarkState.SETTLED, KeptResponse(response.status, kept, response.body))
+
+
+def is_credential(text: str) -> bool:
+    """Say whether it looks like one, where something random is expected: a key, an entity tag."""
+    found = find_secret_text(text)
+    return found is not None and found.kind != _RANDOM
 
 
 def redact_path(path: str) -> str:
@@ -58,8 +65,7 @@ def _is_plain(headers: Headers) -> bool:
 
 
 def _has_secret(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
-    # Part by part, as paths are: a name and the id after it are no credential.
-    if any(find_secret_text(part) for _, value in headers for part in value.decode("latin-1").split("/")):
+    if any(is_credential(value.decode("latin-1")) for _, value in headers):
         return True
     try:
         return find_secret(orjson.loads(body)) is not None

@@ -2,13 +2,14 @@
 
 An answer in one piece is held until it is recorded. One that is streamed passes through piece by piece, and only
 its last piece waits. A client that goes away does not stop the write: the app is not told before its answer is
-there (or is too large to be kept anyway), and the retry finds it.
+there (or is too large to be kept anyway, or takes very long), and the retry finds it.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from claudemesh.asgi.messages import Message, Receive, Scope, Send, refuse
+from claudemesh.asgi.messages import Message, Receive, Response, Scope, Send, problem_response, send_response
 from claudemesh.idempotency.events import AnswerNotRecorded, MarkTakenOver
 from claudemesh.idempotency.mark import Mark
 from claudemesh.idempotency.model import Headers, KeptResponse
@@ -22,6 +23,17 @@ _START: Final = "http.response.start"
 _BODY: Final = "http.response.body"
 _GONE: Final = "http.disconnect"
 _LENGTH: Final = b"content-length"
+
+POLICY_PATH: Final = "/.well-known/idempotency-policy"
+GONE_PATIENCE_S: Final = 30.0  # for an answer that nobody waits for; then the app is told
+
+
+async def refuse(error: MeshError, scope: Scope, send: Send) -> None:
+    """Answer with the problem, and with where to read what holds for keys here."""
+    problem = problem_response(error)
+    where = f'<{scope.get("root_path", "")}{POLICY_PATH}>; rel="describedby"'
+    headers = (*problem.headers, (b"link", where.encode()))
+    await send_response(Response(problem.status, problem.body, headers), scope, send)
 
 
 class Exchange(NamedTuple):
@@ -58,7 +70,8 @@ class Recorder:
             return {"type": "http.request", "body": body, "more_body": False}
         message = await self._receive()
         if message["type"] == _GONE:
-            await self._may_know.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._may_know.wait(), GONE_PATIENCE_S)
             self._is_gone = True
         return message
 
@@ -81,7 +94,7 @@ class Recorder:
         Unless it broke off because the client did, in an answer that was too large to be kept: then the write was
         done, and its status is all that would have been kept in any case.
         """
-        if self._is_gone and self._may_know.is_set() and is_kept(self._status):
+        if self._is_gone and self._is_too_large and is_kept(self._status):
             await self._record()
         else:
             await self._release()
@@ -93,7 +106,7 @@ class Recorder:
             return False
         self._held, self.is_finished = [], True
         self._may_know.set()
-        await refuse(KeyInProgress(retry_after_ms=BUSY_RETRY_MS), self._scope, self._receive, self._send)
+        await refuse(KeyInProgress(retry_after_ms=BUSY_RETRY_MS), self._scope, self._send)
         return True
 
     # --- piece by piece ----------------------------------------------------------------------------
@@ -109,11 +122,15 @@ class Recorder:
         piece = message.get("body", b"")
         self._size += len(piece)
         self._held.append(message)
-        if self._size <= self._mark.answer_bytes_max:
-            self._answer += piece
-        elif not self._may_know.is_set():
+        if self._is_too_large:
             self._answer.clear()
             self._may_know.set()
+        else:
+            self._answer += piece
+
+    @property
+    def _is_too_large(self) -> bool:
+        return self._size > self._mark.answer_bytes_max
 
     def _is_whole(self) -> bool:
         """Say whether a client that counts has all of it already, though the app has not said so."""
@@ -133,14 +150,14 @@ class Recorder:
             await self._pass(message)
 
     async def _pass(self, message: Message) -> None:
-        if self._is_gone and not self._may_know.is_set():
+        if self._is_gone and not self._is_too_large:
             return
-        self._is_started = True
+        self._is_started = self._is_started or message["type"] == _START
         try:
             await self._send(message)
         except OSError:  # what servers raise when the client is gone
             self._is_gone = True
-            if self._may_know.is_set():
+            if self._is_too_large:
                 raise
 
     # --- the record --------------------------------------------------------------------------------
