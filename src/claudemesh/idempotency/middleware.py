@@ -24,7 +24,6 @@ from claudemesh.asgi.messages import (
     Scope,
     Send,
     json_response,
-    refuse,
     send_response,
 )
 from claudemesh.idempotency.events import KeysSwept, WriteReplayed
@@ -33,7 +32,7 @@ from claudemesh.idempotency.model import Asked, Begun, Found, KeptResponse
 from claudemesh.idempotency.opening import check_url, open_store
 from claudemesh.idempotency.policy import derive_source, is_credential, redact_path
 from claudemesh.idempotency.ports import SWEEP_MAX, KeyStore
-from claudemesh.idempotency.recording import Exchange, Recorder
+from claudemesh.idempotency.recording import POLICY_PATH, Exchange, Recorder, refuse
 from claudemesh.kernel.admission import Busy, Replay, Standing
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import ConfigError, MeshError, PayloadTooLarge
@@ -42,6 +41,7 @@ from claudemesh.kernel.idempotency import (
     ADMISSION,
     BUSY_RETRY_MS,
     EXPIRY_DAYS_MIN,
+    KEY_CHARS_MAX,
     NEVER_KEPT,
     WRITES,
     MarkState,
@@ -56,7 +56,6 @@ from claudemesh.kernel.write_errors import (
 )
 from claudemesh.runtime.world import World, real_world
 
-POLICY_PATH: Final = "/.well-known/idempotency-policy"
 BODY_BYTES_MAX: Final = 1024 * 1024
 LEASE_MS: Final = 5_000
 SWEEP_EVERY_MS: Final = 3_600_000
@@ -139,7 +138,7 @@ class WriteIdempotencyMiddleware:
             store = await self._opened()
             begun = await store.begin(asked)
         except MeshError as error:
-            await refuse(error, scope, receive, send)
+            await refuse(error, scope, send)
             return
         self._sweep_if_due(store)
         if isinstance(begun, Begun):
@@ -152,7 +151,7 @@ class WriteIdempotencyMiddleware:
                 scope,
             )
         else:
-            await self._answer_standing(begun, asked.fingerprint, scope, receive, send)
+            await self._answer_standing(begun, asked.fingerprint, scope, send)
 
     async def _run(self, mark: Mark, store: KeyStore, recorder: Recorder, scope: Scope) -> None:
         renewing = asyncio.create_task(self._renew(mark, store))
@@ -178,20 +177,18 @@ class WriteIdempotencyMiddleware:
             with suppress(MeshError):
                 await store.renew(mark.claim, self._lease_ms)
 
-    async def _answer_standing(
-        self, found: Found, presented: Fingerprint, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _answer_standing(self, found: Found, presented: Fingerprint, scope: Scope, send: Send) -> None:
         verdict = ADMISSION.judge(Standing(found.state, found.fingerprint), presented)
         if isinstance(verdict, Replay):
             self._world.observer.publish(WriteReplayed(found.response.status))
             await _send_kept(found.response, scope, send)
         elif isinstance(verdict, Busy):
-            await refuse(KeyInProgress(retry_after_ms=BUSY_RETRY_MS), scope, receive, send)
+            await refuse(KeyInProgress(retry_after_ms=BUSY_RETRY_MS), scope, send)
         else:
             words = {"conflict": getattr(verdict, "word", ""), "fingerprint_prefix": prefix(presented)}
             is_same = found.fingerprint == presented and found.state is MarkState.STATUS_ONLY
             error = AnswerNotKept(**words, status_code=found.response.status) if is_same else KeyReused(**words)
-            await refuse(error, scope, receive, send)
+            await refuse(error, scope, send)
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the whole body; None if the client went away meanwhile."""
@@ -228,6 +225,7 @@ class WriteIdempotencyMiddleware:
     def _policy(self) -> dict[str, object]:
         return {
             "header": "Idempotency-Key",
+            "key_format": f"1 to {KEY_CHARS_MAX} visible ASCII characters, quoted or bare",
             "expiry_s": self._expiry_ms // 1_000,
             "methods": WRITES,
             "in_progress_s": -(-self._lease_ms // 1_000),

@@ -9,7 +9,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from claudemesh.asgi.messages import Message, Receive, Scope, Send, refuse
+from claudemesh.asgi.messages import Message, Receive, Response, Scope, Send, problem_response, send_response
 from claudemesh.idempotency.events import AnswerNotRecorded, MarkTakenOver
 from claudemesh.idempotency.mark import Mark
 from claudemesh.idempotency.model import Headers, KeptResponse
@@ -24,7 +24,16 @@ _BODY: Final = "http.response.body"
 _GONE: Final = "http.disconnect"
 _LENGTH: Final = b"content-length"
 
+POLICY_PATH: Final = "/.well-known/idempotency-policy"
 GONE_PATIENCE_S: Final = 30.0  # for an answer that nobody waits for; then the app is told
+
+
+async def refuse(error: MeshError, scope: Scope, send: Send) -> None:
+    """Answer with the problem, and with where to read what holds for keys here."""
+    problem = problem_response(error)
+    where = f'<{scope.get("root_path", "")}{POLICY_PATH}>; rel="describedby"'
+    headers = (*problem.headers, (b"link", where.encode()))
+    await send_response(Response(problem.status, problem.body, headers), scope, send)
 
 
 class Exchange(NamedTuple):
@@ -97,7 +106,7 @@ class Recorder:
             return False
         self._held, self.is_finished = [], True
         self._may_know.set()
-        await refuse(KeyInProgress(retry_after_ms=BUSY_RETRY_MS), self._scope, self._receive, self._send)
+        await refuse(KeyInProgress(retry_after_ms=BUSY_RETRY_MS), self._scope, self._send)
         return True
 
     # --- piece by piece ----------------------------------------------------------------------------

@@ -272,6 +272,7 @@ async def test_keys_are_kept_for_as_long_as_the_policy_says(staged: Staged) -> N
     policy = (await ask(stage.app, "GET", "/.well-known/idempotency-policy")).json
     assert policy == {
         "header": "Idempotency-Key",
+        "key_format": "1 to 255 visible ASCII characters, quoted or bare",
         "expiry_s": 40 * 86_400,
         "methods": ["POST", "PUT", "PATCH", "DELETE"],
         "in_progress_s": 5,
