@@ -31,11 +31,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 
 from claudemesh.asgi.events import ConnectionRefused, ServerWarned
-<<<<<<< HEAD
-from claudemesh.asgi.messages import ANSWER, PULSE, STOPPING, TARGET, App, Headers, problem_response
-=======
-from claudemesh.asgi.messages import ANSWER, NO_CONTENT, PULSE, STOPPING, App, Headers, problem_response
->>>>>>> wt-b
+from claudemesh.asgi.messages import ANSWER, NO_CONTENT, PULSE, STOPPING, TARGET, App, Headers, problem_response
 from claudemesh.asgi.sockets import unlink_unix
 from claudemesh.kernel.errors import MeshError, PayloadTooLarge, RateLimited, RequestTimeout
 from claudemesh.runtime.observe import Observer
