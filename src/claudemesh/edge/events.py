@@ -52,7 +52,7 @@ class EnvelopeQueued:
 class EnvelopeSettled:
     name: ClassVar[str] = "edge.envelope_settled"
     seq: int
-    event: OutboxEvent
+    outcome: OutboxEvent
     error: str | None
 
 

@@ -48,8 +48,8 @@ class EdgeMetrics:
         return self._metrics.render()
 
     def _settled(self, event: EnvelopeSettled) -> None:
-        if event.event in _FAILURES:
-            self._failures.of(event.event).inc()
+        if event.outcome in _FAILURES:
+            self._failures.of(event.outcome).inc()
 
 
 async def read_status(outbox: SqliteEnvelopeStore | None, reach: Reach, world: World) -> dict[str, int]:

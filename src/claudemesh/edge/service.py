@@ -30,6 +30,7 @@ from claudemesh.kernel.secrets import find_secret
 from claudemesh.kernel.write_errors import KeyReused, NotQueueable, OutcomeUnknown
 from claudemesh.runtime.world import World
 
+ONLINE_ONLY: Final = "online_only"
 RETRY_MS: Final = 5_000  # when to come back with what cannot be queued
 BULK_KEY_CHARS: Final = 200  # of a bulk's key, so that those of its entries are keys too
 
@@ -115,8 +116,10 @@ class Relaying:
             return stood
         if not stood:
             return await self._try(write)
-        if write.why_not is not None:
-            raise self._refusal(write, "entity_has_queued_writes")
+        if write.why_not is not None:  # what its caller can mend is said first
+            raise self._refusal(
+                write, "entity_has_queued_writes" if write.why_not == ONLINE_ONLY else write.why_not
+            )
         return await self._queue(write, upstream="reachable" if self._reach.is_online else "unreachable")
 
     async def _look(self, write: _Write) -> Answer | bool:
@@ -293,7 +296,7 @@ class Queued:
 
 
 _REASONS: Final = {
-    "online_only": "it is not one that can wait for the upstream",
+    ONLINE_ONLY: "it is not one that can wait for the upstream",
     "needs_expectation": "a write that replaces something waits only with expected_updated_at, expected_status or "
     "If-Match, so that it cannot overwrite what it never saw",
     "contains_secret": "it holds what looks like a credential, which is never written to the disk",
@@ -305,7 +308,7 @@ _REASONS: Final = {
 def _why_not(asked: Asked, routed: Routed, parts: Sequence[_Part]) -> str | None:
     """Return why a write cannot wait; None if it can."""
     if routed.route_class is RouteClass.ONLINE_ONLY or not parts:
-        return "online_only"
+        return ONLINE_ONLY
     if len(asked.raw) > policy.QUEUED_BYTES_MAX:
         return "too_large"
     is_replace = routed.route_class is not RouteClass.APPEND
