@@ -210,6 +210,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     upstream_state: str
     upstream: str
     pending: int
+    blocked: int  # of these, how many wait behind a conflict
     oldest_pending_age_s: int
     conflicts: int
     dead: int
@@ -234,6 +235,7 @@ def public_routes(parts: Parts) -> list[Route]:
                 upstream_state=parts.reach.state.value,
                 upstream=parts.upstream,
                 pending=figures["pending"],
+                blocked=figures["blocked"],
                 oldest_pending_age_s=figures["oldest_pending_age_s"],
                 conflicts=figures["conflicts"],
                 dead=figures["dead"],

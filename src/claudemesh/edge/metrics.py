@@ -60,12 +60,14 @@ async def read_status(outbox: SqliteEnvelopeStore | None, reach: Reach, world: W
         "oldest_pending_age_s": 0,
         "conflicts": 0,
         "dead": 0,
+        "blocked": 0,
     }
     if outbox is None:
         return figures
     counts = await outbox.counts()
     oldest = await outbox.oldest_open()
     figures["pending"] = counts[OutboxState.PENDING] + counts[OutboxState.INFLIGHT]
+    figures["blocked"] = await outbox.blocked()
     figures["conflicts"], figures["dead"] = counts[OutboxState.CONFLICT], counts[OutboxState.DEAD]
     if oldest is not None:
         figures["oldest_pending_age_s"] = max(world.steady_ms() - oldest, 0) // 1000

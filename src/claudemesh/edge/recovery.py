@@ -1,9 +1,10 @@
 """Outages: when the upstream went away, and when all that waited for it was settled.
 
 An outage begins with the first write that is queued while the upstream is away, and ends when nothing waits to be
-sent any more; what then is in conflict or dead waits for an operator, not for the upstream. It is written down, so
-that a restart goes on with it. Its end is told to logs and metrics, and, where the policy names a route for it, to
-the upstream itself: as a write like any other, under a key of the outage's own.
+sent any more; what then is in conflict or dead, or behind a conflict, waits for an operator and not for the
+upstream. It is written down, so that a restart goes on with it. Its end is told to logs and metrics, and, where
+the policy names a route for it, to the upstream itself: as a write like any other, under a key of the outage's
+own.
 """
 
 import asyncio
@@ -88,7 +89,7 @@ class Recovery(Queued):
         if outage.online_at is None:
             await outbox.back_online(self._reach.since_ms)
         counts = await outbox.counts()
-        if counts[OutboxState.PENDING] or counts[OutboxState.INFLIGHT]:
+        if counts[OutboxState.PENDING] + counts[OutboxState.INFLIGHT] > await outbox.blocked():
             return
         results = await outbox.results(outage.first_seq)
         if report_to is not None:

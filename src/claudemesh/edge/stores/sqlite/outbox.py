@@ -202,6 +202,15 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
 
         return await self._database.read(query)
 
+    async def blocked(self) -> int:
+        """Count what waits behind envelopes in conflict, and so for an operator."""
+
+        def query(connection: apsw.Connection) -> int:
+            row: Any = connection.execute(_SQL["blocked"]).fetchall()[0]
+            return int(row[0])
+
+        return await self._database.read(query)
+
     async def theirs(self, seq: int) -> Any:  # noqa: ANN401  JSON is anything
         def query(connection: apsw.Connection) -> Any:  # noqa: ANN401
             found: list[Any] = connection.execute(_SQL["kept"], (seq,)).fetchall()

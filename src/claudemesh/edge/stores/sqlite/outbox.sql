@@ -90,6 +90,13 @@ SELECT theirs, answer_headers, answer FROM outbox WHERE seq = ?1;
 -- All that happened to it.
 SELECT at, was, became, error, by, superseded_by FROM envelope_event WHERE envelope = ?1 ORDER BY seq;
 
+-- name: blocked
+-- How many wait behind one that is in conflict, and so for an operator.
+SELECT count(*) FROM outbox AS conflict INDEXED BY outbox_conflict
+JOIN outbox AS later
+    ON later.destination = conflict.destination AND later.status IN ('pending', 'inflight', 'conflict')
+WHERE conflict.status = 'conflict' AND later.status = 'pending';
+
 -- name: begin_outage
 -- The upstream is away; an outage that is not over goes on.
 INSERT INTO outage (id, began_at, first_seq)
