@@ -144,12 +144,8 @@ class WriteIdempotencyMiddleware:
         if isinstance(begun, Begun):
             mark = Mark(store, begun.claim, self._answer_bytes_max)
             _prepare(scope, mark)
-            await self._run(
-                mark,
-                store,
-                Recorder(mark, store, self._world.observer, body, Exchange(scope, receive, send)),
-                scope,
-            )
+            recorder = Recorder(mark, store, self._world.observer, body, Exchange(scope, receive, send))
+            await self._run(mark, store, recorder, scope)
         else:
             await self._answer_standing(begun, asked.fingerprint, scope, send)
 
