@@ -1,7 +1,7 @@
 """A hub and a relay, killed again and again while agents write through the relay and somebody else at the hub.
 
-What is checked afterwards is checked in the stores: no append lost or doubled, no replace over what it never saw, the
-writes of an agent to a task in the order in which it sent them. The seed is printed.
+What is checked afterwards is checked in the stores: no append lost or doubled, no replace over what it never saw,
+the writes of an agent to a task in the order in which it sent them. The seed is printed.
 """
 
 import asyncio
