@@ -33,18 +33,18 @@ from claudemesh.idempotency.opening import check_url, open_store
 from claudemesh.idempotency.policy import derive_source, is_credential, redact_path
 from claudemesh.idempotency.ports import SWEEP_MAX, KeyStore
 from claudemesh.idempotency.recording import POLICY_PATH, Exchange, Recorder, refuse
-from claudemesh.kernel.admission import Busy, Replay, Standing
+from claudemesh.kernel.admission import Busy, Conflict, Replay, Standing
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import ConfigError, MeshError, PayloadTooLarge
 from claudemesh.kernel.fingerprint import Fingerprint, fingerprint_http_request, prefix
 from claudemesh.kernel.idempotency import (
     ADMISSION,
+    ANSWER_NOT_KEPT,
     BUSY_RETRY_MS,
     EXPIRY_DAYS_MIN,
     KEY_CHARS_MAX,
     NEVER_KEPT,
     WRITES,
-    MarkState,
     parse_key,
 )
 from claudemesh.kernel.write_errors import (
@@ -144,12 +144,8 @@ class WriteIdempotencyMiddleware:
         if isinstance(begun, Begun):
             mark = Mark(store, begun.claim, self._answer_bytes_max)
             _prepare(scope, mark)
-            await self._run(
-                mark,
-                store,
-                Recorder(mark, store, self._world.observer, body, Exchange(scope, receive, send)),
-                scope,
-            )
+            recorder = Recorder(mark, store, self._world.observer, body, Exchange(scope, receive, send))
+            await self._run(mark, store, recorder, scope)
         else:
             await self._answer_standing(begun, asked.fingerprint, scope, send)
 
@@ -184,10 +180,10 @@ class WriteIdempotencyMiddleware:
             await _send_kept(found.response, scope, send)
         elif isinstance(verdict, Busy):
             await refuse(KeyInProgress(retry_after_ms=BUSY_RETRY_MS), scope, send)
-        else:
-            words = {"conflict": getattr(verdict, "word", ""), "fingerprint_prefix": prefix(presented)}
-            is_same = found.fingerprint == presented and found.state is MarkState.STATUS_ONLY
-            error = AnswerNotKept(**words, status_code=found.response.status) if is_same else KeyReused(**words)
+        elif isinstance(verdict, Conflict):
+            words = {"conflict": verdict.word, "fingerprint_prefix": prefix(presented)}
+            is_done = verdict == ANSWER_NOT_KEPT
+            error = AnswerNotKept(**words, status_code=found.response.status) if is_done else KeyReused(**words)
             await refuse(error, scope, send)
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
@@ -207,7 +203,8 @@ class WriteIdempotencyMiddleware:
         return bytes(body)
 
     def _ask(self, scope: Scope, key: str, body: bytes) -> Asked:
-        now_ms = self._world.earliest_ms()
+        # Whatever the wall clock is set to, and back again: no key expires sooner than was promised.
+        now_ms, latest_ms = self._world.earliest_ms(), max(self._world.steady_ms(), self._world.clock.wall_ms())
         query = scope.get("query_string", b"").decode("latin-1")
         return Asked(
             caller=self._caller(scope),
@@ -216,7 +213,7 @@ class WriteIdempotencyMiddleware:
             path=redact_path(scope["path"]),
             fingerprint=fingerprint_http_request(scope["method"], scope["path"], query, body),
             now_ms=now_ms,
-            expires_at=now_ms + self._expiry_ms,
+            expires_at=latest_ms + self._expiry_ms,
             lease_ms=self._lease_ms,
             source_host=_source(scope, b"x-source-host"),
             source_agent=_source(scope, b"x-source-agent"),

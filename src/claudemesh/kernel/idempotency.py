@@ -38,6 +38,8 @@ class MarkState(StrEnum):
 
 _S, _SAME, _OTHER = MarkState, Match.SAME, Match.OTHER
 
+ANSWER_NOT_KEPT: Final = Conflict("answer_not_kept")
+
 ADMISSION: Final = AdmissionTable(
     MarkState,
     {
@@ -45,7 +47,7 @@ ADMISSION: Final = AdmissionTable(
         (_S.IN_PROGRESS, _OTHER): Conflict("in_progress_fingerprint_mismatch"),
         (_S.SETTLED, _SAME): Replay("settled"),
         (_S.SETTLED, _OTHER): Conflict("settled_fingerprint_mismatch"),
-        (_S.STATUS_ONLY, _SAME): Conflict("answer_not_kept"),
+        (_S.STATUS_ONLY, _SAME): ANSWER_NOT_KEPT,
         (_S.STATUS_ONLY, _OTHER): Conflict("settled_fingerprint_mismatch"),
     },
 )

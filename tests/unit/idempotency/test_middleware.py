@@ -300,6 +300,17 @@ async def test_the_policy_is_found_below_the_place_where_an_app_is_mounted(stage
     assert stage.runs == 0
 
 
+@pytest.mark.parametrize("step_ms", [-86_400_000_000, 86_400_000_000])
+async def test_setting_the_clock_makes_no_key_expire(staged: Staged, step_ms: int) -> None:
+    stage = staged()
+    await stage.post(key="before")
+    stage.clock.wall += step_ms
+    await stage.post(key="between")
+    stage.clock.wall -= step_ms
+    for key in ("before", "between"):
+        assert REPLAYED in (await stage.post(key=key)).headers
+
+
 @pytest.mark.parametrize("settings", [{"expiry_days": 29}, {"expiry_days": 0}])
 def test_keys_are_not_kept_for_less_than_thirty_days(settings: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
