@@ -127,12 +127,12 @@ class Hub:
         assert made.status == 201, made.body
         return made.json
 
-    def listed(self, path: str) -> list[Any]:
+    def listed(self, path: str, limit: int = 3) -> list[Any]:
         """Return all rows of a list, page by page."""
         rows: list[Any] = []
         cursor = ""
         while True:
-            page = self.ask("GET", f"{path}?limit=3{cursor}").json
+            page = self.ask("GET", f"{path}?limit={limit}{cursor}").json
             rows += page["items"]
             if page["next_cursor"] is None:
                 return rows

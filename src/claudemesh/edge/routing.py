@@ -121,7 +121,7 @@ class Policy:
     def _match(self, method: str, path: str) -> Routed:
         for pattern, rule in self._patterns.get(method, ()):
             if match := pattern.fullmatch(path):
-                params = {name: unquote(value) for name, value in match.groupdict().items()}
+                params = _decoded(match)
                 entity = rule.entity and _fill(rule.entity, params)
                 return Routed(rule, rule.route_class, params, entity)
         return _UNKNOWN
@@ -131,7 +131,7 @@ class Policy:
         for rules in self._patterns.values():
             for pattern, rule in rules:
                 if rule.entity is not None and (match := pattern.fullmatch(path)):
-                    return _fill(rule.entity, {name: unquote(value) for name, value in match.groupdict().items()})
+                    return _fill(rule.entity, _decoded(match))
         return None
 
     def is_read(self, path: str) -> bool:
@@ -196,6 +196,10 @@ def _compile(path: str) -> re.Pattern[str]:
     return re.compile(
         "".join(f"(?P<{part}>[^/]+)" if odd % 2 else re.escape(part) for odd, part in enumerate(parts))
     )
+
+
+def _decoded(match: re.Match[str]) -> dict[str, str]:
+    return {name: unquote(value) for name, value in match.groupdict().items()}
 
 
 def _fill(template: str, params: Mapping[str, str]) -> str:
