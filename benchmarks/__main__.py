@@ -9,7 +9,20 @@ import sys
 
 import apsw
 
-from benchmarks import broker, canonical, daemon, engine, flat, ledger, limiter, mesh, peers, postgres, presence
+from benchmarks import (
+    broker,
+    canonical,
+    daemon,
+    engine,
+    flat,
+    ledger,
+    limiter,
+    mesh,
+    peers,
+    postgres,
+    presence,
+    relay,
+)
 from benchmarks.pipeline import compare, ingest
 
 SUITES = {
@@ -23,6 +36,7 @@ SUITES = {
     "peers": peers.run,
     "postgres": postgres.run,
     "presence": presence.run,
+    "relay": relay.run,
 }
 ON_REQUEST = {"flat": flat.run, "pipeline": compare.run, "ingest": ingest.run}  # they take many minutes
 

@@ -23,11 +23,11 @@ WARM_UP = 0.05  # of the requests, before the clock starts
 BATCH = 100
 
 
-Kind = Literal["send", "batch", "xadd"]
+Kind = Literal["send", "batch", "xadd", "progress"]
 
 
 class Task(msgspec.Struct, kw_only=True):
-    sock: str
+    sock: str  # a path, or HOST:PORT
     kind: Kind
     run: str  # of which the ids are made
     requests: int
@@ -47,12 +47,23 @@ class Load(msgspec.Struct, kw_only=True):
 # --- what is asked ----------------------------------------------------------------------------------
 
 
-def _post(path: bytes, body: bytes) -> bytes:
-    head = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    return head % (path, len(body)) + body
+def _post(path: bytes, body: bytes, host: bytes = b"localhost", more: bytes = b"") -> bytes:
+    head = b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n"
+    return head % (path, host, more, len(body)) + body
+
+
+def _progress(task: Task) -> Iterator[bytes]:
+    """Yield writes of 1 KiB to a hub, each under a key of its own."""
+    host = task.sock.encode()
+    for number, key in zip(range(task.requests), ids(task.run), strict=False):
+        body = b'{"agent":"bench","summary":"%b"}' % (b"step %d, all is well; " % number * 50)[:990]
+        yield _post(b"/progress/", body, host, b"idempotency-key: %b\r\n" % key.encode())
 
 
 def _render(task: Task) -> Iterator[bytes]:
+    if task.kind == "progress":
+        yield from _progress(task)
+        return
     numbered = enumerate(ids(task.run))
     for _ in range(task.requests):
         sends = (render_send(task.to, id_, number) for number, id_ in islice(numbered, BATCH))
@@ -136,8 +147,16 @@ async def run(task: Task) -> Load:
     requests = list(_render(task))
     is_answered = _is_added if task.kind == "xadd" else _is_answered
     loop = asyncio.get_running_loop()
+    made = partial(_Connection, is_answered)
+    host, _, port = task.sock.rpartition(":")
     connections = [
-        (await loop.create_unix_connection(partial(_Connection, is_answered), task.sock))[1]
+        (
+            await (
+                loop.create_connection(made, host, int(port))
+                if host
+                else loop.create_unix_connection(made, task.sock)
+            )
+        )[1]
         for _ in range(task.connections)
     ]
     waits: list[float] = []

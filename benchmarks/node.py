@@ -4,6 +4,8 @@
     python -m benchmarks.node FLUSHES stock SOCKET
     python -m benchmarks.node FLUSHES daemon STATE_DIR [GROUP_MAX]
     python -m benchmarks.node FLUSHES broker FOLDER [STORE LIMITER]
+    python -m benchmarks.node FLUSHES hub FOLDER HOST:PORT
+    python -m benchmarks.node FLUSHES relay FOLDER HOST:PORT UPSTREAM
 
 It prints `ready WHERE` when it answers. FLUSHES is a file of eight bytes in which it counts how often it flushed
 the disk: once a commit, and three times a checkpoint (the WAL, the database, the WAL's new head), which is what
@@ -33,6 +35,10 @@ from claudemesh.broker.settings import BrokerSettings, Limits
 from claudemesh.daemon import app as daemon_app
 from claudemesh.daemon.settings import DaemonSettings
 from claudemesh.daemon.stores.sqlite.outbox import SCHEMA, SqliteOutboxStore
+from claudemesh.edge import app as edge_app
+from claudemesh.edge.settings import EdgeSettings
+from claudemesh.hub import app as hub_app
+from claudemesh.hub.settings import HubSettings
 from claudemesh.runtime import points
 from claudemesh.runtime.observe import Observer
 from claudemesh.storage.sqlite import Database
@@ -52,14 +58,19 @@ def main(flushes: str, kind: str, place: str, *rest: str) -> int:
         return _serve_stock(Path(place))
     if kind == "daemon":
         return _serve_daemon(Path(place), *rest)
+    if kind == "hub":
+        return hub_app.run(HubSettings(store=f"sqlite:///{place}/hub.db", listen=rest[0]), _say_ready)
+    if kind == "relay":
+        settings = EdgeSettings(listen=rest[0], upstream=rest[1])
+        return edge_app.run(settings, edge_app.Place(folder=Path(place) / "edge"), _say_ready)
     store, limiter = rest or (f"sqlite:///{place}/broker.db", "memory:")
-    settings = BrokerSettings(
+    broker = BrokerSettings(
         store=store,
         limiter=limiter,
         listen="127.0.0.1:0",
         limits=Limits(sends_per_window=SENDS_PER_WINDOW),
     )
-    return broker_app.run(settings, _say_ready, log_to_stderr=False)
+    return broker_app.run(broker, _say_ready, log_to_stderr=False)
 
 
 def _serve_daemon(state_dir: Path, group_max: str = "") -> int:

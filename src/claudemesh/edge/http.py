@@ -31,7 +31,7 @@ from claudemesh.edge.operate import Operating
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.reads import Reading
 from claudemesh.edge.replay import source_headers
-from claudemesh.edge.service import Asked, Relaying
+from claudemesh.edge.service import NOWHERE, Asked, Relaying
 from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.idempotency.policy import derive_source, is_credential
 from claudemesh.kernel.errors import (
@@ -154,8 +154,8 @@ async def _read(receive: Receive, bytes_max: int) -> bytes:
 
 def _asked(method: str, path: str, query: str, headers: Headers, raw: bytes) -> Asked:
     given = {name: value.decode("latin-1") for name, value in headers if name in _READ_HERE}
-    source = Source(**{name: _source(given, name) for name in SOURCES})
-    passed = tuple((name, value) for name, value in headers if not name.startswith(b"x-source-") and name != _KEY)
+    source = Source(**{name: _source(given, name) for name in SOURCES}) if _SAID.intersection(given) else NOWHERE
+    passed = tuple([header for header in headers if header[0] not in _SAID and header[0] != _KEY])
     body = door.parse_body(raw)
     return Asked(
         method=method,
@@ -172,7 +172,8 @@ def _asked(method: str, path: str, query: str, headers: Headers, raw: bytes) -> 
 
 SOURCES: Final = ("agent", "host", "repo", "session")
 _KEY: Final = b"idempotency-key"
-_READ_HERE: Final = frozenset({_KEY, b"if-match", *(b"x-source-" + name.encode() for name in SOURCES)})
+_SAID: Final = frozenset(b"x-source-" + name.encode() for name in SOURCES)
+_READ_HERE: Final = frozenset({_KEY, b"if-match", *_SAID})
 
 
 def _key(given: str | None) -> str | None:

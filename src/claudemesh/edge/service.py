@@ -7,6 +7,7 @@ it, under the key of the first try. A queued write is never answered as a done o
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -15,9 +16,9 @@ import orjson
 from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeQueued, WriteRefused
 from claudemesh.edge.model import Answer, Envelope, Headers, Source, StandingRow, Submission
-from claudemesh.edge.policy import UPSTREAM_AWAY, expectation_of
+from claudemesh.edge.policy import UPSTREAM_AWAY
 from claudemesh.edge.reach import Reach
-from claudemesh.edge.routing import Policy, RouteClass, Routed, read_path, strip_fields
+from claudemesh.edge.routing import Part, Policy, RouteClass, Routed, read_path, strip_fields
 from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore
 from claudemesh.edge.turns import Turns
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
@@ -35,7 +36,7 @@ RETRY_MS: Final = 5_000  # when to come back with what cannot be queued
 BULK_KEY_CHARS: Final = 200  # of a bulk's key, so that those of its entries are keys too
 
 _JSON: Final[Headers] = ((b"content-type", b"application/json"),)
-_NOWHERE: Final = Source()
+NOWHERE: Final = Source()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,23 +51,7 @@ class Asked:
     headers: Headers
     key: str | None
     if_match: str | None = None
-    source: Source = _NOWHERE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Write:
-    """The same, sorted: what it is a write to, under which key, and why it could not wait, if it could not."""
-
-    asked: Asked
-    routed: Routed
-    key: str
-    fingerprint: Fingerprint
-    parts: tuple["_Part", ...]  # one, or of a bulk one for each entry
-    why_not: str | None
-
-    @property
-    def lanes(self) -> list[str]:
-        return [part.lane for part in self.parts if part.lane is not None]
+    source: Source = NOWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +62,59 @@ class _Part:
     lane: str | None  # its entity
     envelope: Envelope
     is_status_write: bool
+
+
+class _Write:
+    """The same, sorted: what it is a write to, and under which key.
+
+    What is needed only of a write that has to wait, or may meet others, is worked out when it is asked for.
+    """
+
+    def __init__(self, asked: Asked, routes: Policy, key: str) -> None:
+        self.routed = routes.classify(asked.method, asked.path)
+        self.asked = _stripped(asked, self.routed)
+        self.key = key
+        self._routes = routes
+
+    @cached_property
+    def lanes(self) -> list[str]:
+        """Return the entities that it is a write to."""
+        if self.routed.route_class is RouteClass.BULK:
+            return [part.lane for part in self.parts if part.lane is not None]
+        routed = self.routed
+        entity = routed.entity if routed.rule is not None else self._routes.entity_of(self.asked.path)
+        return [] if entity is None else [entity]
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        asked = self.asked
+        return fingerprint_http_request(asked.method, asked.path, asked.query, asked.raw)
+
+    @cached_property
+    def parts(self) -> tuple[_Part, ...]:
+        """Return what becomes one envelope each: the write, or of a bulk its entries."""
+        rule = self.routed.rule
+        if rule is None or self.routed.route_class is not RouteClass.BULK:
+            return (_part(self._routes, self.asked, self.routed, self.key, self.lanes[0] if self.lanes else None),)
+        entries = enumerate(self._routes.split(rule, self.asked.body))
+        return tuple(
+            _entry(self._routes, self.asked, part, f"{self.key[:BULK_KEY_CHARS]}#{n}") for n, part in entries
+        )
+
+    @cached_property
+    def why_not(self) -> str | None:
+        """Return why it cannot wait; None if it can."""
+        asked = self.asked
+        if self.routed.route_class is RouteClass.ONLINE_ONLY:
+            return ONLINE_ONLY
+        if len(asked.raw) > policy.QUEUED_BYTES_MAX:
+            return "too_large"
+        is_replace = self.routed.route_class is not RouteClass.APPEND
+        if is_replace and not all(policy.envelope_expectation(part.envelope) for part in self.parts):
+            return "needs_expectation"
+        if find_secret(asked.body) is not None or any(map(is_credential, (*asked.path.split("/"), asked.query))):
+            return "contains_secret"
+        return None
 
 
 class Relaying:
@@ -101,7 +139,7 @@ class Relaying:
         self._turns = Turns()
 
     async def write(self, asked: Asked) -> Answer:
-        write = self._sort(asked)
+        write = _Write(asked, self._routes, asked.key or self._world.ids.ulid())
         names = [f"entity {lane}" for lane in write.lanes]
         if asked.key is not None:
             names.append(f"key {asked.key}")
@@ -222,67 +260,51 @@ class Relaying:
             case _:
                 assert_never(verdict)
 
-    # --- sorting -------------------------------------------------------------------------------------
 
-    def _sort(self, asked: Asked) -> _Write:
-        routed = self._routes.classify(asked.method, asked.path)
-        if routed.rule is not None and routed.rule.strip:
-            body = strip_fields(asked.body, routed.rule.strip)
-            asked = replace(asked, body=body, raw=orjson.dumps(body)) if body != asked.body else asked
-        key = asked.key or self._world.ids.ulid()
-        parts = tuple(self._parts(asked, routed, key))
-        return _Write(
-            asked=asked,
-            routed=routed,
+# --- sorting -----------------------------------------------------------------------------------------
+
+
+def _stripped(asked: Asked, routed: Routed) -> Asked:
+    """Return the write without the fields that its route never passes on, neither now nor later."""
+    if routed.rule is None or not routed.rule.strip:
+        return asked
+    body = strip_fields(asked.body, routed.rule.strip)
+    return asked if body == asked.body else replace(asked, body=body, raw=orjson.dumps(body))
+
+
+def _entry(routes: Policy, asked: Asked, part: Part, key: str) -> _Part:
+    """Return an entry of a bulk as the write that it is."""
+    rule = part.routed.rule
+    alone = replace(
+        asked,
+        method=asked.method if rule is None else rule.method,
+        path=part.path,
+        query="",
+        body=part.body,
+        raw=orjson.dumps(part.body),
+        if_match=None,
+    )
+    return _part(routes, alone, part.routed, key, part.routed.entity)
+
+
+def _part(routes: Policy, asked: Asked, routed: Routed, key: str, entity: str | None) -> _Part:
+    rule = routed.rule
+    return _Part(
+        key=key,
+        lane=entity,
+        envelope=Envelope(
+            method=asked.method,
+            path=asked.path,
+            query=asked.query,
             key=key,
-            fingerprint=fingerprint_http_request(asked.method, asked.path, asked.query, asked.raw),
-            parts=parts,
-            why_not=_why_not(asked, routed, parts),
-        )
-
-    def _parts(self, asked: Asked, routed: Routed, key: str) -> list[_Part]:
-        rule = routed.rule
-        if rule is None or routed.route_class is RouteClass.ONLINE_ONLY:
-            entity = routed.entity or self._routes.entity_of(asked.path)
-            return [self._part(asked, routed, key, entity)] if entity is not None else []
-        if routed.route_class is not RouteClass.BULK:
-            return [self._part(asked, routed, key, routed.entity)]
-        return [
-            self._part(
-                replace(
-                    asked,
-                    method="PATCH" if part.routed.rule is None else part.routed.rule.method,
-                    path=part.path,
-                    query="",
-                    body=part.body,
-                    raw=orjson.dumps(part.body),
-                    if_match=None,
-                ),
-                part.routed,
-                f"{key[:BULK_KEY_CHARS]}#{number}",
-                part.routed.entity,
-            )
-            for number, part in enumerate(self._routes.split(rule, asked.body))
-        ]
-
-    def _part(self, asked: Asked, routed: Routed, key: str, entity: str | None) -> _Part:
-        rule = routed.rule
-        return _Part(
-            key=key,
-            lane=entity,
-            envelope=Envelope(
-                method=asked.method,
-                path=asked.path,
-                query=asked.query,
-                key=key,
-                body=msgspec.Raw(asked.raw or b"{}"),
-                if_match=asked.if_match,
-                route_class="append" if routed.route_class is RouteClass.APPEND else "replace",
-                read=None if rule is None else read_path(rule, routed.params),
-                source=asked.source,
-            ),
-            is_status_write=rule is not None and self._routes.is_superseding(rule, asked.body),
-        )
+            body=msgspec.Raw(asked.raw or b"{}"),
+            if_match=asked.if_match,
+            route_class="append" if routed.route_class is RouteClass.APPEND else "replace",
+            read=None if rule is None else read_path(rule, routed.params),
+            source=asked.source,
+        ),
+        is_status_write=rule is not None and routes.is_superseding(rule, asked.body),
+    )
 
 
 class Queued:
@@ -303,20 +325,6 @@ _REASONS: Final = {
     "too_large": f"its body is larger than the {policy.QUEUED_BYTES_MAX} bytes that may wait",
     "entity_has_queued_writes": "earlier writes to the same entity are queued, and it cannot wait behind them",
 }
-
-
-def _why_not(asked: Asked, routed: Routed, parts: Sequence[_Part]) -> str | None:
-    """Return why a write cannot wait; None if it can."""
-    if routed.route_class is RouteClass.ONLINE_ONLY or not parts:
-        return ONLINE_ONLY
-    if len(asked.raw) > policy.QUEUED_BYTES_MAX:
-        return "too_large"
-    is_replace = routed.route_class is not RouteClass.APPEND
-    if is_replace and not all(expectation_of(policy.body_of(p.envelope), p.envelope.if_match) for p in parts):
-        return "needs_expectation"
-    if find_secret(asked.body) is not None or any(map(is_credential, (*asked.path.split("/"), asked.query))):
-        return "contains_secret"
-    return None
 
 
 def _receipt(ids: Sequence[str], key: str, state: str, upstream: str) -> Answer:
