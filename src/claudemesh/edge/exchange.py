@@ -10,7 +10,6 @@ on the way of every write.
 """
 
 import asyncio
-import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
@@ -36,7 +35,6 @@ _NOT_PASSED_ON: Final = frozenset({
     b"upgrade",
 })  # fmt: skip
 _BODILESS: Final = frozenset({204, 304})
-_UNSENDABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Unreached(Exception):
@@ -168,8 +166,6 @@ class Connection(asyncio.Protocol):
                 raise RedirectRefused
             if name == b"connection":
                 dropped = dropped | {token.strip() for token in value.lower().split(b",")}
-            if _UNSENDABLE.search(value):
-                raise BadGateway("a header of the answer holds a control character")
         kept = tuple([header for header in headers if header[0] not in dropped])
         return Incoming(status, kept, b"".join(self._parts))
 

@@ -101,9 +101,7 @@ class Upstream:
         for connection in list(self._open):
             connection.abort()
         while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
+            self._wake()
 
     def _render(self, outgoing: Outgoing) -> tuple[bytes, bool]:
         """Return the request as bytes, and whether it may be sent twice."""

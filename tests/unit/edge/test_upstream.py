@@ -540,7 +540,6 @@ async def test_a_request_that_was_once_sent_is_unanswered_even_if_now_nobody_is_
 
 
 async def test_a_second_try_makes_room_for_itself() -> None:
-    limits = UpstreamLimits(connections_max=2)
     barrier = asyncio.Barrier(2)
 
     async def together(peer: Peer) -> None:
@@ -548,11 +547,13 @@ async def test_a_second_try_makes_room_for_itself() -> None:
         await barrier.wait()
         await peer.write(OK)
 
-    async with relay_to((together, read), (together, read), (answer(OK),), limits=limits) as (fake, upstream):
+    limits = UpstreamLimits(connections_max=2)
+    async with relay_to((together, hold), (together, hold), (hold,), limits=limits) as (_, upstream):
         await asyncio.gather(ask(upstream), ask(upstream))
-        assert len(upstream._idle) == 2
-        assert (await ask(upstream)).status == 200
-        assert fake.connections == 3
+        old = list(upstream._idle)
+        new = await upstream._take(asyncio.get_running_loop().time() + BOUND_S, is_new=True)
+        assert new not in old
+        assert (upstream._count, upstream._idle) == (2, old[1:])
 
 
 @pytest.mark.parametrize(
