@@ -5,6 +5,7 @@ from tests.requirements import Fault
 _ADDRESSES = "tests/unit/edge/test_addresses.py"
 _DOOR = "tests/unit/edge/test_door.py"
 _SECRETS = "tests/unit/kernel/test_secrets.py"
+_EXCHANGE = "tests/unit/edge/test_exchange.py"
 _UPSTREAM = "tests/unit/edge/test_upstream.py"
 
 MUTANTS: tuple[Fault, ...] = (
@@ -165,14 +166,14 @@ MUTANTS: tuple[Fault, ...] = (
         file="edge/exchange.py",
         old="        elif self._is_reused:",
         new="        elif self._future is not None:",
-        test=f"{_UPSTREAM}::test_an_answer_that_breaks_off_is_unanswered_and_not_asked_again",
+        test=f"{_EXCHANGE}::test_an_answer_that_breaks_off_is_unanswered_and_not_asked_again",
     ),
     Fault(
         what="What is cut off is taken for the whole answer.",
         file="edge/exchange.py",
         old="if self._ends_with_connection and exc is None:",
         new="if self._status and exc is None:",
-        test=f"{_UPSTREAM}::test_an_answer_that_breaks_off_is_unanswered_and_not_asked_again",
+        test=f"{_EXCHANGE}::test_an_answer_that_breaks_off_is_unanswered_and_not_asked_again",
     ),
     Fault(
         what="A connection with something behind the answer serves the next request, which gets that for its own.",
@@ -186,7 +187,7 @@ MUTANTS: tuple[Fault, ...] = (
         file="edge/exchange.py",
         old="                raise RedirectRefused",
         new="                continue",
-        test=f"{_UPSTREAM}::test_42_a_redirect_is_not_followed",
+        test=f"{_EXCHANGE}::test_42_a_redirect_is_not_followed",
     ),
     Fault(
         what="A header with a line's end is written as it is.",
@@ -207,6 +208,6 @@ MUTANTS: tuple[Fault, ...] = (
         file="edge/exchange.py",
         old="        if self._bytes > self._limits.answer_bytes_max:",
         new="        if self._bytes < 0:",
-        test=f"{_UPSTREAM}::test_an_answer_that_is_too_large_is_cut",
+        test=f"{_EXCHANGE}::test_an_answer_that_is_too_large_is_cut",
     ),
 )

@@ -7,7 +7,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from claudemesh.edge.upstream import Incoming, Outgoing, Upstream
+from claudemesh.edge.upstream import Incoming, Outgoing, Upstream, UpstreamLimits
 
 BOUND_S = 30
 
@@ -116,3 +116,21 @@ async def upstream_of(
 async def ask(upstream: Upstream, outgoing: Outgoing = WRITE) -> Incoming:
     async with asyncio.timeout(BOUND_S):
         return await upstream.request(outgoing)
+
+
+@asynccontextmanager
+async def relay_to(
+    *scripts: tuple[Step, ...], limits: UpstreamLimits | None = None, credential: str | None = None
+) -> AsyncIterator[tuple[FakeUpstream, Upstream]]:
+    async with upstream_of(*scripts) as fake:
+        upstream = Upstream(f"http://127.0.0.1:{fake.port}", limits=limits, credential=lambda: credential)
+        try:
+            yield fake, upstream
+        finally:
+            await upstream.close()
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(BOUND_S):
+        while not is_so():  # noqa: ASYNC110 - there is nothing to wait on: it is in the middle of the relay
+            await asyncio.sleep(0)
