@@ -48,10 +48,8 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="A git hash is taken for a secret.",
         file="kernel/secret_shapes.py",
-        old="""    if not ("l" in classes and "u" in classes):
-        return False
-""",
-        new="    return True\n",
+        old="    if head.lower() == head or head.upper() == head or _KNOWN.match(head):\n        return False",
+        new="    if len(set(head)) > 8:\n        return True",
         test=f"{_SECRETS}::test_what_only_speaks_of_secrets_is_none",
     ),
     Fault(

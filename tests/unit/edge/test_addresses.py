@@ -1,6 +1,5 @@
 """One upstream, at addresses that were judged: each that a name has, and what is inside of it."""
 
-import asyncio
 import ssl
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,7 +10,7 @@ from claudemesh.edge.addresses import judge_address, parse_networks, parse_origi
 from claudemesh.edge.upstream import Unreached, Upstream
 from claudemesh.kernel.errors import ConfigError
 from tests.certificates import Authority
-from tests.unit.edge.fake_upstream import OK, answer, ask, hold, upstream_of
+from tests.unit.edge.fake_upstream import OK, answer, ask, hold, say, upstream_of
 
 HUB = parse_origin("https://hub.example")
 
@@ -237,7 +236,7 @@ async def test_a_certificate_that_is_not_believed_is_sent_nothing(authority: Aut
     async with (
         upstream_of((answer(OK),), tls=server_context(authority, "DNS:other.example")) as other,
         upstream_of((answer(OK),), tls=server_context(authority, "DNS:localhost")) as unknown,
-        upstream_of((answer(OK),)) as plain,
+        upstream_of((say(OK), hold)) as plain,
     ):
         for fake, tls in (
             (other, trusting(authority.certificate)),
@@ -249,4 +248,3 @@ async def test_a_certificate_that_is_not_believed_is_sent_nothing(authority: Aut
                 await ask(upstream)
             assert fake.requests == []
             await upstream.close()
-        await asyncio.sleep(0)
