@@ -1,7 +1,7 @@
 """Measure how much of what is secret is found, and how much of what is not is taken for it.
 
-`--write` renews the page that says so. `--alarms FOLDER…` counts, in texts that nobody made for this, the lines that
-are taken for one with a secret.
+`--write` renews the page that says so. `--alarms FOLDER…` counts, in texts that nobody made for this, the lines
+that are taken for one with a secret.
 
 The same samples (one seed) are shown to ours, `claudemesh.kernel.secrets`, and to detect-secrets with all of its
 plugins but the one for public IP addresses, which are no credentials.
