@@ -16,6 +16,8 @@ from claudemesh.broker.settings import BrokerSettings
 from claudemesh.broker.ws import PAUSE, Connection, PauseArgs
 from claudemesh.daemon.http import daemon_routes
 from claudemesh.daemon.settings import Config as DaemonConfig
+from claudemesh.hub.http import hub_routes
+from claudemesh.hub.settings import HubSettings
 from claudemesh.runtime.settings import describe
 from claudemesh.wire import frames, negotiation, signing
 
@@ -146,6 +148,12 @@ def http_page() -> Iterator[str]:
         "Members speak to it over the [WebSocket](protocol.md); HTTP is for what comes before, and for operators.",
         "",
         *_routes(broker_routes(parts)),
+        "## The hub",
+        "",
+        "On loopback; with a token file, and always beyond this machine, with `Authorization: Bearer` and its",
+        "token. A row has `id`, `revision` (also as `ETag`), `created_at` and `updated_at` beside its own fields.",
+        "",
+        *_routes(hub_routes(parts)),
     )
 
 
@@ -170,6 +178,9 @@ def settings_page() -> Iterator[str]:
         "## The broker: `broker.toml` in `CLAUDEMESH_HOME`",
         "",
         *_settings(BrokerSettings),
+        "## The hub: `hub.toml` in `CLAUDEMESH_HOME`",
+        "",
+        *_settings(HubSettings),
     )
 
 

@@ -10,9 +10,9 @@ import pytest
 from claudemesh.cli.recover import recover_outbox
 from claudemesh.daemon import identity
 from claudemesh.daemon.settings import Clone, Config
-from claudemesh.daemon.stores.sqlite import salvage
 from claudemesh.daemon.terms import OutboxLimits
 from claudemesh.kernel.errors import AlreadyRunning, ConfigError, HostMismatch, MaxAgeAboveWindow, StoreCorrupt
+from claudemesh.outbox.stores.sqlite import salvage
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.keys import KeyPair
 from tests.mesh import a_membership, local_broker, local_daemon, prepare, rejoin

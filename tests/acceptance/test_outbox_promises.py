@@ -105,7 +105,7 @@ async def test_a_row_that_was_tried_dies_by_the_brokers_word_or_with_its_outcome
     async with local_broker(tmp_path, limits=limits) as broker:
         here, there = await broker.enrol("alice", "bob")
         monkeypatch.setattr("tests.mesh.real_world", lambda: world)
-        monkeypatch.setattr("claudemesh.daemon.drain.OVERDUE_EVERY_MS", 50)
+        monkeypatch.setattr("claudemesh.outbox.sender.OVERDUE_EVERY_MS", 50)
         async with rejoin(here) as alice:
             await alice.until(lambda health: health["connected"])
             to = identity.load_keys(there).pubkey

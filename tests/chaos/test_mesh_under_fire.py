@@ -44,8 +44,8 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
 FAULTS = [
     ("alice", "sqlite.before_commit"),
     ("alice", "sqlite.after_commit"),
-    ("alice", "daemon.after_claim"),
-    ("alice", "daemon.before_settle"),
+    ("alice", "outbox.after_claim"),
+    ("alice", "outbox.before_settle"),
     ("bob", "sqlite.before_commit"),
     ("bob", "sqlite.after_commit"),
     ("bob", "daemon.before_inbox"),

@@ -147,7 +147,8 @@ def allowed(module: str) -> tuple[str, ...] | None:
     if part == "kernel":
         return PURE
     if rest[0] in {"model", "policy"}:
-        return (*PURE, "msgspec", f"claudemesh.{part}.model", f"claudemesh.{part}.policy")
+        own = (f"claudemesh.{part}.model", f"claudemesh.{part}.policy")
+        return (*PURE, "msgspec", "claudemesh.outbox.model", *own)
     return None
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI documents of daemon and broker are true, as an outsider finds by asking everything they allow.
+"""The OpenAPI documents of daemon, broker and hub are true, as an outsider finds by asking everything they allow.
 
 And their metrics are what a real reader of metrics understands.
 """
@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from claudemesh.daemon import identity
 from claudemesh.daemon.settings import Config, Ipc
+from tests.integration.hub_process import Hub
 from tests.mesh import local_broker, local_daemon, local_mesh
 
 SPEC_DAEMON = {
@@ -92,6 +93,21 @@ async def test_the_daemons_document_is_true(tmp_path: Path) -> None:
 async def test_the_brokers_document_is_true(tmp_path: Path) -> None:
     async with local_broker(tmp_path) as broker:
         assert await schemathesis(broker.url, tmp_path)
+
+
+@pytest.mark.req("F7", "R2")
+async def test_the_hubs_document_is_true(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    hub = Hub(home, f"sqlite:///{home / 'hub.db'}")
+    with hub.serving("--token-file", str(home / "token")):
+        hub.token = (home / "token").read_text().strip()
+        hub.make("/tasks/", {"title": "t"})
+        is_true = await schemathesis(
+            f"http://{hub.listen}", tmp_path, f"--header=Authorization: Bearer {hub.token}", examples=10
+        )
+        assert is_true
+        assert hub.ask("GET", "/health").json["status"] == "ok", "and it is none the worse for it"
 
 
 def names_of(text: str) -> set[str]:

@@ -250,9 +250,9 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="Of an id that is twice in a batch the second is answered as the first.",
-                file="daemon/stores/sqlite/outbox.py",
-                old=("    return None if standing.row_id == submission.row_id else standing\n"),
-                new=("    return None if standing.state is OutboxState.PENDING else standing\n"),
+                file="outbox/stores/sqlite/rows.py",
+                old=("        return None if standing.row_id == submission.row_id else standing\n"),
+                new=("        return None if standing.state is OutboxState.PENDING else standing\n"),
                 test=f"{_ACCEPT}::test_in_a_batch_every_send_has_its_own_outcome",
             ),
         ),

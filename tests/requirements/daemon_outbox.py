@@ -27,7 +27,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="A send is answered while its row is still being written.",
-                file="daemon/stores/sqlite/outbox.py",
+                file="outbox/stores/sqlite/rows.py",
                 old="        return self._database.write(self._accept, submission)\n",
                 new=(
                     "        import asyncio\n"
@@ -40,7 +40,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="A send is answered as soon as its row is queued for the writer.",
-                file="daemon/stores/sqlite/outbox.py",
+                file="outbox/stores/sqlite/rows.py",
                 old="        return self._database.write(self._accept, submission)\n",
                 new=(
                     "        import asyncio\n"
@@ -61,11 +61,11 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         faults=(
             Fault(
                 what="A retry meets the checks of today first.",
-                file="daemon/stores/sqlite/outbox.py",
-                old="    if standing is None:\n        return submission.refusal\n",
+                file="outbox/stores/sqlite/rows.py",
+                old="        if standing is None:\n            return submission.refusal\n",
                 new=(
-                    "    if standing is None or submission.refusal is not None:\n"
-                    "        return submission.refusal\n"
+                    "        if standing is None or submission.refusal is not None:\n"
+                    "            return submission.refusal\n"
                 ),
                 test=f"{_ACCEPT}::test_a_retry_is_answered_before_any_check_that_a_new_send_meets",
             ),
@@ -145,16 +145,16 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A payload is dropped as soon as the broker has it.",
                 file="daemon/stores/sqlite/outbox.sql",
-                old="    history_id = coalesce(?9, history_id),\n",
+                old="    broker_message_id = coalesce(?9, broker_message_id),\n",
                 new=(
-                    "    history_id = coalesce(?9, history_id),\n"
+                    "    broker_message_id = coalesce(?9, broker_message_id),\n"
                     "    payload = CASE ?3 WHEN 'done' THEN x'' ELSE payload END,\n"
                 ),
                 test=f"{_ANSWERS}::test_what_was_accepted_stays_byte_for_byte_whatever_becomes_of_it",
             ),
             Fault(
                 what="What an operator gives up loses its payload.",
-                file="daemon/stores/sqlite/outbox.sql",
+                file="outbox/stores/sqlite/rows.sql",
                 old="SET status = 'aborted',",
                 new="SET status = 'aborted', payload = x'',",
                 test=f"{_ANSWERS}::test_what_was_accepted_stays_byte_for_byte_whatever_becomes_of_it",
@@ -169,14 +169,14 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         faults=(
             Fault(
                 what="Pruning deletes rows, and their ids are free again.",
-                file="daemon/stores/sqlite/outbox.sql",
+                file="outbox/stores/sqlite/rows.sql",
                 old="UPDATE outbox SET payload = x'' WHERE seq = ?1 AND",
                 new="DELETE FROM outbox WHERE seq = ?1 AND",
                 test=f"{_OUTBOX}::test_a_pruned_id_answers_as_before_and_a_dropped_one_never_comes_back",
             ),
             Fault(
                 what="Pruning empties rows that still wait for an operator.",
-                file="daemon/stores/sqlite/outbox.sql",
+                file="outbox/stores/sqlite/rows.sql",
                 old="AND status IN ('done', 'aborted') AND payload",
                 new="AND status NOT IN ('pending', 'inflight') AND payload",
                 test=f"{_OUTBOX}::test_a_pruned_id_answers_as_before_and_a_dropped_one_never_comes_back",
@@ -213,27 +213,27 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="Nobody learns that the broker keeps a message no more.",
                 file="daemon/drain.py",
-                old="if not outcome.history_available:",
-                new="if outcome.history_available is None:",
+                old="and not outcome.history_available:",
+                new="and outcome.history_available is None:",
                 test=f"{_SENDER}::test_what_the_broker_had_but_keeps_no_more_is_done_and_counted",
             ),
             Fault(
                 what="A row that is tried again goes behind those that came after it.",
-                file="daemon/stores/sqlite/outbox.sql",
-                old="IN ('pending', 'inflight')\nORDER BY seq LIMIT ?2;",
-                new="IN ('pending', 'inflight')\nORDER BY attempts, seq LIMIT ?2;",
+                file="outbox/stores/sqlite/rows.sql",
+                old="IN ('pending', 'inflight', 'conflict')\nORDER BY seq LIMIT ?2;",
+                new="IN ('pending', 'inflight', 'conflict')\nORDER BY attempts, seq LIMIT ?2;",
                 test="tests/property/test_order_law.py::test_each_destination_gets_its_messages_in_the_order_they_were_accepted",
             ),
             Fault(
                 what="One row that the broker cannot take blocks its destination for good.",
-                file="daemon/policy.py",
+                file="outbox/reading.py",
                 old="if is_server_failure and server_errors + 1 >= SERVER_ERRORS_MAX:",
                 new="if is_server_failure and server_errors < 0:",
                 test=f"{_SENDER}::test_a_row_that_the_broker_fails_at_while_it_takes_others_dies_in_the_end",
             ),
             Fault(
                 what="A broker that is down kills rows as if they were poison.",
-                file="daemon/policy.py",
+                file="outbox/reading.py",
                 old="status >= 500 and others_pass",
                 new="status >= 500",
                 test=f"{_SENDER}::test_a_row_that_the_broker_fails_at_while_it_takes_others_dies_in_the_end",
@@ -290,14 +290,14 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
             Fault(
                 what="Sending stands still while the broker is asked about old rows.",
-                file="daemon/drain.py",
+                file="outbox/sender.py",
                 old="lanes = [] if link is None else",
                 new="lanes = [] if link is None or self._is_giving_up else",
                 test=f"{_DRAIN}::test_asking_about_old_rows_keeps_no_other_destination_waiting",
             ),
             Fault(
                 what="What is behind a row that is too old is never sent.",
-                file="daemon/drain.py",
+                file="outbox/sender.py",
                 old="for destination in self._stuck - waiting:",
                 new="for destination in self._stuck & waiting:",
                 test=f"{_DRAIN}::test_asking_about_old_rows_keeps_no_other_destination_waiting",
@@ -319,14 +319,14 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         faults=(
             Fault(
                 what="A restart does not count the try that it cut short.",
-                file="daemon/stores/sqlite/outbox.sql",
+                file="outbox/stores/sqlite/rows.sql",
                 old="SET status = 'pending', attempts = attempts + 1,",
                 new="SET status = 'pending', attempts = attempts,",
                 test=f"{_ACCEPT}::test_a_restart_takes_up_what_was_out_and_counts_the_try",
             ),
             Fault(
                 what="A restart leaves what was out as it was.",
-                file="daemon/stores/sqlite/outbox.sql",
+                file="outbox/stores/sqlite/rows.sql",
                 old="SET status = 'pending', attempts = attempts + 1,",
                 new="SET attempts = attempts + 1,",
                 test=f"{_ACCEPT}::test_a_restart_takes_up_what_was_out_and_counts_the_try",

@@ -1,12 +1,10 @@
-"""Contract 7: the edge relay and the hub."""
+"""Contract 7: the edge relay."""
 
 from tests.requirements.model import Fault, Requirement
 
 _ROUTING = "tests/unit/edge/test_routing.py"
 
 REQUIREMENTS: tuple[Requirement, ...] = (
-    Requirement("R1", "The middleware runs a keyed write once and replays its answer.", "contract 7", "planned"),
-    Requirement("R2", "The hub serves its resources with revisions and cursors.", "contract 7", "planned"),
     Requirement(
         "R3",
         "A policy file sorts routes: append, replace or online-only.",

@@ -55,6 +55,8 @@ _JSON: Final[Headers] = ((b"content-type", b"application/json"),)
 _PROBLEM: Final[Headers] = ((b"content-type", problem.CONTENT_TYPE.encode()),)
 _STREAM: Final[Headers] = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"))
 
+NO_CONTENT: Final = 204  # which may not even say that its length is 0
+
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -125,7 +127,9 @@ async def send_response(response: Response, scope: Scope, send: Send) -> None:
     answer: Answer | None = scope.pop(ANSWER, None)  # it holds the scope, so it must not stay there
     if answer is not None and answer(response.status, response.headers, body):
         return
-    headers = (*response.headers, (b"content-length", b"%d" % len(body)))
+    headers = response.headers
+    if response.status != NO_CONTENT:
+        headers = (*headers, (b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

@@ -151,6 +151,14 @@ class Router:
             seconds = stopwatch_s() - started_s
             self._observer.publish(RequestAnswered(scope["method"], path, response.status, code, seconds))
 
+    def serves(self, method: str, path: str) -> bool:
+        """Say whether there is a handler for this, for whatever stands before the routes."""
+        try:
+            self._find(method, path)
+        except MeshError:
+            return False
+        return True
+
     def _find(self, method: str, path: str) -> tuple[_Entry, dict[str, str]]:
         methods = self._exact.get(path)
         params: dict[str, str] = {}

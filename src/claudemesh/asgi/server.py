@@ -31,7 +31,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 
 from claudemesh.asgi.events import ConnectionRefused, ServerWarned
-from claudemesh.asgi.messages import ANSWER, PULSE, STOPPING, TARGET, App, Headers, problem_response
+from claudemesh.asgi.messages import ANSWER, NO_CONTENT, PULSE, STOPPING, TARGET, App, Headers, problem_response
 from claudemesh.asgi.sockets import unlink_unix
 from claudemesh.kernel.errors import MeshError, PayloadTooLarge, RateLimited, RequestTimeout
 from claudemesh.runtime.observe import Observer
@@ -345,7 +345,8 @@ def _answer(
     head = STATUS_LINE[status] + _lines(headers)
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
-    transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+    length = b"content-length: %d\r\n" % len(body) if status != NO_CONTENT else b""
+    transport.write(b"%b%b\r\n%b" % (head, length, body))
     cycle.message_event.set()
     cycle.on_response()
     return True

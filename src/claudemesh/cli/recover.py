@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
-from claudemesh.daemon.stores.sqlite.salvage import Salvaged, finish_salvage, salvage
+from claudemesh.daemon.stores.sqlite.outbox import SCHEMA, SqliteOutboxStore
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import StoreCorrupt
+from claudemesh.outbox.stores.sqlite.salvage import Salvaged, finish_salvage, salvage
 from claudemesh.runtime.home import InstanceLock
 
 
@@ -19,5 +19,5 @@ def recover_outbox(state_dir: Path, clock: Clock) -> Salvaged | None:
         try:
             SqliteOutboxStore.open(path).close()
         except StoreCorrupt:
-            return salvage(path, str(clock.wall_ms()))
+            return salvage(path, SCHEMA, str(clock.wall_ms()))
         return None

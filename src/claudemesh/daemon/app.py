@@ -42,10 +42,10 @@ from claudemesh.daemon.settings import DaemonSettings, LiveConfig
 from claudemesh.daemon.stores.schemas import SCHEMA_VERSION
 from claudemesh.daemon.stores.sqlite.inbox import SqliteInboxStore
 from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
-from claudemesh.daemon.stores.sqlite.salvage import finish_salvage
 from claudemesh.daemon.sweep import sweep_for_ever
 from claudemesh.daemon.tracing import Tracing
 from claudemesh.kernel.errors import StoreCorrupt
+from claudemesh.outbox.stores.sqlite.salvage import finish_salvage
 from claudemesh.runtime.home import InstanceLock, ensure_private_dir, write_private
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world

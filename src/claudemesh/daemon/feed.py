@@ -19,11 +19,12 @@ from claudemesh.daemon.events import (
     RowsSettled,
     SessionAlerted,
 )
-from claudemesh.daemon.ports import Bounds, Happened, InboxMessage, InboxStore, TimelineEntry
+from claudemesh.daemon.ports import Happened, InboxMessage, InboxStore, TimelineEntry
 from claudemesh.daemon.pressure import PressureHigh
 from claudemesh.kernel.errors import CursorAhead, CursorExpired, DependencyError, InvalidRequest
 from claudemesh.kernel.outbox import OutboxEvent
 from claudemesh.runtime.world import World
+from claudemesh.storage.bounds import Bounds
 
 PAGE: Final = 256
 WAITING_MAX: Final = 4_096  # events that wait to be written; beyond it they are dropped, being hints

@@ -67,8 +67,9 @@ class DaemonMetrics:
         observer.subscribe(InboundRefused, lambda _: self._invalid.inc())
 
     async def render(self, disk_pct: Mapping[str, float]) -> bytes:
-        for state, count in (await self._outbox.counts()).items():
-            self._depth.of(state).set(count)
+        counts = await self._outbox.counts()
+        for state in map(OutboxState, _OPEN):
+            self._depth.of(state).set(counts[state])
         lag_ms = await self._lag_ms()
         self._lag.set(lag_ms)
         self._age.set(lag_ms / 1000)

@@ -4,14 +4,16 @@ Those that are made for every message are structs: a frozen dataclass takes up t
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.fingerprint import Fingerprint, Kind, Priority
 from claudemesh.kernel.ids import ClientMessageId
-from claudemesh.kernel.outbox import OutboxEvent, OutboxState
+from claudemesh.kernel.outbox import OutboxState
+from claudemesh.outbox import model
+from claudemesh.outbox.model import OperatorsRow
 
 
 class Destination(msgspec.Struct, frozen=True):
@@ -71,28 +73,15 @@ class StandingRow:
     last_error: str | None
 
 
-class ClaimedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row in the sender's hands."""
-
-    seq: int
-    client_message_id: ClientMessageId
-    destination: Destination
-    payload: bytes
-    enqueued_at: int
-    attempts: int
-    server_errors: int
+ClaimedRow: TypeAlias = model.ClaimedRow[Destination]
+Backlog: TypeAlias = model.Backlog[Destination]
+ClaimAsked: TypeAlias = model.ClaimAsked[Destination]
+Claimed: TypeAlias = model.Claimed[Destination]
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a claimed row, applied only if it is still claimed."""
+class Settlement(model.Settlement, frozen=True, kw_only=True):
+    """And the broker's ids, once it has the message."""
 
-    seq: int
-    event: OutboxEvent
-    at: int
-    next_attempt_at: int = 0
-    attempted: bool = True  # the try counts; a row that expired unsent was not tried
-    server_failed: bool = False  # the broker failed at this very row while it took others
-    last_error: str | None = None
     broker_message_id: str | None = None
     history_id: int | None = None
 
@@ -120,14 +109,6 @@ class OutboxRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
-    """A destination that has rows to send, as found at the start."""
-
-    destination: Destination
-    next_attempt_at: int  # wall ms, of its oldest row
-
-
-@dataclass(frozen=True, slots=True)
 class Member:
     """Somebody in the stored directory."""
 
@@ -135,19 +116,6 @@ class Member:
     name: str
     pubkey: str
     role: str = "member"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorsRow:
-    """A row as an operator's decision is judged on."""
-
-    seq: int
-    row_id: str
-    client_message_id: str
-    state: OutboxState
-    to_asked: str
-    payload: bytes
-    attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

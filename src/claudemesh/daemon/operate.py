@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from claudemesh.daemon.model import Destination, OperatorsRow, Retirement, SendAsked, Settlement, Submission
+from claudemesh.daemon.model import Destination, Retirement, SendAsked, Settlement, Submission
 from claudemesh.daemon.ports import OutboxStore
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
@@ -26,6 +26,7 @@ from claudemesh.kernel.errors import (
 from claudemesh.kernel.fingerprint import Priority
 from claudemesh.kernel.ids import parse_client_message_id
 from claudemesh.kernel.outbox import MACHINE, OutboxEvent
+from claudemesh.outbox.model import OperatorsRow
 from claudemesh.runtime.world import World
 from claudemesh.wire.frames import parse_item, retire_args
 

@@ -3,7 +3,6 @@
 Same id, other body? The table is `kernel.outbox.ADMISSION`; here its verdict becomes an answer.
 """
 
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 import msgspec
@@ -12,13 +11,11 @@ from claudemesh.daemon.model import Destination, SendAsked, StandingRow, Submiss
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
 from claudemesh.kernel.errors import IdempotencyConflict
 from claudemesh.kernel.fingerprint import Fingerprint, Kind, SendRequest, fingerprint_send, prefix
-from claudemesh.kernel.outbox import ADMISSION, OutboxEvent, OutboxState, derive_event
+from claudemesh.kernel.outbox import ADMISSION, OutboxState
 
 QUEUE_MARK: Final = "queue:"
 TOPIC_MARK: Final = "#"
 UNRESOLVED: Final = "?"  # stands before a name that no member has: no real ref begins with it
-
-SERVER_ERRORS_MAX: Final = 20  # a row at which the broker fails this often, while it takes others, is poison
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,27 +101,3 @@ def _conflict(word: str, standing: StandingRow, presented: Fingerprint) -> Idemp
         else f"this id stands for another request, which is {standing.state}"
     )
     return IdempotencyConflict(detail, conflict=word, fingerprint_prefix=prefix(presented), **extras)
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a broker's answer makes of a row, and of its destination."""
-
-    event: OutboxEvent
-    last_error: str | None
-    is_server_failure: bool
-
-
-_TAKEN: Final = Reading(OutboxEvent.ACCEPTED, None, is_server_failure=False)
-
-
-def read_outcome(status: int | None, code: str | None, server_errors: int, *, others_pass: bool) -> Reading:
-    """Read one outcome. `server_errors` is how often the broker already failed at this row while it took others."""
-    event = derive_event(status)
-    if event is OutboxEvent.ACCEPTED:
-        return _TAKEN
-    error = code or (f"status_{status}" if status is not None else "no_answer")
-    is_server_failure = status is not None and status >= 500 and others_pass  # noqa: PLR2004  HTTP's own range
-    if is_server_failure and server_errors + 1 >= SERVER_ERRORS_MAX:
-        return Reading(OutboxEvent.REFUSED, "attempts_exhausted", is_server_failure=True)
-    return Reading(event, error, is_server_failure)

@@ -9,10 +9,10 @@ import msgspec
 
 from claudemesh.daemon.model import (
     Backlog,
+    ClaimAsked,
+    Claimed,
     ClaimedRow,
-    Destination,
     Member,
-    OperatorsRow,
     OutboxRow,
     Retirement,
     Settlement,
@@ -21,6 +21,8 @@ from claudemesh.daemon.model import (
 )
 from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.outbox import OutboxState
+from claudemesh.outbox.model import OperatorsRow
+from claudemesh.storage.bounds import Bounds
 from claudemesh.wire.frames import DeliverItem, Outcome
 
 
@@ -42,7 +44,7 @@ class OutboxStore(Protocol):
     def accept_many(self, submissions: Sequence[Submission]) -> Awaitable[list[StandingRow | MeshError | None]]:
         """As `accept` for each, in order and in one commit; of the same id twice the second sees the first."""
 
-    def claim(self, asked: "ClaimAsked") -> Awaitable["Claimed"]:
+    def claim(self, asked: ClaimAsked) -> Awaitable[Claimed]:
         """Take the oldest waiting rows of each destination, in order, and mark them inflight.
 
         A row that is too old is not taken, and nothing behind it: it has to be given up first.
@@ -66,7 +68,7 @@ class OutboxStore(Protocol):
     async def page(self, states: frozenset[OutboxState], after_seq: int, limit: int) -> list[tuple[int, OutboxRow]]:
         """Return rows in these states after a number, oldest first, each with its own number."""
 
-    async def bounds(self) -> "Bounds": ...
+    async def bounds(self) -> Bounds: ...
 
     async def counts(self) -> dict[OutboxState, int]:
         """Count what is pending, inflight and dead."""
@@ -104,21 +106,6 @@ class OutboxStore(Protocol):
     async def recall(self, name: str) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimAsked:
-    destinations: tuple[Destination, ...]
-    rows_max: int
-    bytes_max: int
-    accepted_since: int  # wall ms: what is older is overdue
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    rows: list[ClaimedRow]
-    more: set[Destination]  # with rows that may go and did not fit, or too old ones behind those that go
-    stuck: set[Destination]  # whose oldest row is too old
-
-
 class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message as its reader sees it; `seq` is its place in this daemon's events.
 
@@ -150,15 +137,6 @@ class InboxFilter:
     mentions: str | None = None  # a member's key
     mentions_name: str | None = None  # and its name: either counts
     words: str | None = None  # FTS
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a cursor is held against: which file this is, up to where it was swept, and its last number."""
-
-    epoch: str
-    swept_upto: int
-    last: int
 
 
 class Happened(msgspec.Struct, frozen=True):

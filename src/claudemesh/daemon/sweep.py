@@ -12,11 +12,11 @@ from claudemesh.daemon.ports import InboxStore, InboxSweep, OutboxStore
 from claudemesh.daemon.settings import LiveConfig
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import DependencyError
+from claudemesh.outbox.emptying import empty_settled
 from claudemesh.runtime.world import World
 
 PAGE: Final = 500
 EVERY_S: Final = 3_600.0
-EMPTIED_UPTO: Final = "emptied_upto"
 TOMBSTONE_DAYS: Final = 400  # longer than a broker keeps a message, and so could deliver it again
 
 
@@ -39,16 +39,8 @@ async def sweep_inbox(inbox: InboxStore, live: LiveConfig, world: World) -> int:
 
 
 async def empty_outbox(outbox: OutboxStore, live: LiveConfig, world: World) -> int:
-    """Drop the payloads of settled sends that are old, from where the last sweep ended; say how many."""
-    emptied, after = 0, int(await outbox.recall(EMPTIED_UPTO) or 0)
-    before = world.earliest_ms() - live.config.outbox.prune_after_days * DAY_MS
-    while True:
-        count, following = await outbox.prune(before, after, PAGE)
-        emptied += count
-        if following is None:
-            return emptied
-        after = following
-        await outbox.remember(EMPTIED_UPTO, str(after))
+    """Drop the payloads of settled sends that are old; say how many."""
+    return await empty_settled(outbox, world.earliest_ms() - live.config.outbox.prune_after_days * DAY_MS)
 
 
 async def sweep_for_ever(outbox: OutboxStore, inbox: InboxStore, live: LiveConfig, world: World) -> None:

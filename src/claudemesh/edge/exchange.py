@@ -11,13 +11,12 @@ on the way of every write.
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Final, Protocol, cast
 
 import httptools
 
+from claudemesh.edge.model import Answer
 from claudemesh.kernel.write_errors import AnswerTooLarge, BadGateway, RedirectRefused
-
-Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 INTERIM_MAX: Final = 8  # answers of 1xx before the one that counts
 
@@ -47,12 +46,6 @@ class Unanswered(Exception):
 
 class Stale(Exception):
     """A connection that had been idle was closed without a byte of an answer."""
-
-
-class Incoming(NamedTuple):
-    status: int
-    headers: Headers  # names in small letters, without those that are only of the connection
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +78,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._future: asyncio.Future[Incoming] | None = None  # while a request is on its way
+        self._future: asyncio.Future[Answer] | None = None  # while a request is on its way
         self._idle_since_s = self._loop.time()
         self._is_reused = False
         self._is_spoiled = False  # something came that was no answer to anything
@@ -119,7 +112,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         self._pool.forget(self)
 
-    async def exchange(self, raw: bytes, deadline_s: float, *, is_head: bool) -> Incoming:
+    async def exchange(self, raw: bytes, deadline_s: float, *, is_head: bool) -> Answer:
         """Send a request and return its answer."""
         transport = self._transport
         if transport is None or transport.is_closing() or self._is_spoiled:
@@ -127,7 +120,7 @@ class Connection(asyncio.Protocol):
             raise Unreached("the upstream spoke or went before it was asked")
         self._begin()
         self._is_head = is_head
-        future: asyncio.Future[Incoming] = self._loop.create_future()
+        future: asyncio.Future[Answer] = self._loop.create_future()
         self._future = future
         timer = self._loop.call_at(deadline_s, self._fail, future, Unanswered("no answer came in time"))
         transport.write(raw)
@@ -141,7 +134,7 @@ class Connection(asyncio.Protocol):
         finally:
             timer.cancel()
 
-    def _fail(self, future: "asyncio.Future[Incoming] | None", error: Exception) -> None:
+    def _fail(self, future: "asyncio.Future[Answer] | None", error: Exception) -> None:
         if future is not None and not future.done():
             future.set_exception(error)
 
@@ -158,7 +151,7 @@ class Connection(asyncio.Protocol):
         self._is_answered = True
         future.set_result(answer)
 
-    def _render(self) -> Incoming:
+    def _render(self) -> Answer:
         status, headers = self._status, self._headers
         dropped = _NOT_PASSED_ON
         for name, value in headers:
@@ -167,7 +160,7 @@ class Connection(asyncio.Protocol):
             if name == b"connection":
                 dropped = dropped | {token.strip() for token in value.lower().split(b",")}
         kept = tuple([header for header in headers if header[0] not in dropped])
-        return Incoming(status, kept, b"".join(self._parts))
+        return Answer(status, kept, b"".join(self._parts))
 
     # --- the transport's -------------------------------------------------------------------------------
 

@@ -121,10 +121,18 @@ class Policy:
     def _match(self, method: str, path: str) -> Routed:
         for pattern, rule in self._patterns.get(method, ()):
             if match := pattern.fullmatch(path):
-                params = {name: unquote(value) for name, value in match.groupdict().items()}
+                params = _decoded(match)
                 entity = rule.entity and _fill(rule.entity, params)
                 return Routed(rule, rule.route_class, params, entity)
         return _UNKNOWN
+
+    def entity_of(self, path: str) -> str | None:
+        """Return the entity that a path speaks of, whatever the method: the row that a rule's writes are to."""
+        for rules in self._patterns.values():
+            for pattern, rule in rules:
+                if rule.entity is not None and (match := pattern.fullmatch(path)):
+                    return _fill(rule.entity, _decoded(match))
+        return None
 
     def is_read(self, path: str) -> bool:
         """Tell whether a GET of this path is one of those that are passed on."""
@@ -188,6 +196,10 @@ def _compile(path: str) -> re.Pattern[str]:
     return re.compile(
         "".join(f"(?P<{part}>[^/]+)" if odd % 2 else re.escape(part) for odd, part in enumerate(parts))
     )
+
+
+def _decoded(match: re.Match[str]) -> dict[str, str]:
+    return {name: unquote(value) for name, value in match.groupdict().items()}
 
 
 def _fill(template: str, params: Mapping[str, str]) -> str:

@@ -17,11 +17,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from claudemesh.edge.addresses import Network, Origin, judge_address, parse_origin
-from claudemesh.edge.exchange import Connection, Incoming, Stale, Unanswered, Unreached, UpstreamLimits
+from claudemesh.edge.exchange import Connection, Stale, Unanswered, Unreached, UpstreamLimits
+from claudemesh.edge.model import Answer
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.kernel.write_errors import BadHeader
 
-__all__ = ["Incoming", "Outgoing", "Resolver", "Unanswered", "Unreached", "Upstream", "UpstreamLimits"]
+__all__ = ["Outgoing", "Resolver", "Unanswered", "Unreached", "Upstream", "UpstreamLimits"]
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
@@ -79,7 +80,7 @@ class Upstream:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_closed = False
 
-    async def request(self, outgoing: Outgoing, *, timeout_s: float | None = None) -> Incoming:
+    async def request(self, outgoing: Outgoing, *, timeout_s: float | None = None) -> Answer:
         """Return the answer, whatever its status; raise Unreached, Unanswered or a BadGateway."""
         raw, is_repeatable = self._render(outgoing)
         is_head = outgoing.method == "HEAD"

@@ -4,6 +4,9 @@ Callers say what happened (an event); the table says what that makes of the row.
 released: `done` and `aborted` are final, and a `dead` row leaves only by being found accepted after all, or by
 being retired for a successor under a fresh id.
 
+Two outboxes go by this table: the daemon's, whose other side is the broker, and the relay's, whose other side is
+the hub. Only a hub answers that a row there has moved on: `conflict` is the relay's alone.
+
 Same id, other body? Look at ADMISSION: always a Conflict, whatever the state. Same id, same body? Also there.
 """
 
@@ -16,19 +19,23 @@ from claudemesh.kernel.fsm import Machine
 
 class OutboxState(StrEnum):
     PENDING = "pending"  # durable, waiting for its turn or its backoff
-    INFLIGHT = "inflight"  # handed to the broker, no answer yet
-    DONE = "done"  # the broker has it
+    INFLIGHT = "inflight"  # handed to the other side, no answer yet
+    DONE = "done"  # the other side has it
+    CONFLICT = "conflict"  # the other side holds something newer; an operator decides
     DEAD = "dead"  # will not be sent; an operator decides
     ABORTED = "aborted"  # an operator gave the id up
 
 
 class OutboxEvent(StrEnum):
     CLAIMED = "claimed"  # the sender took it
-    ACCEPTED = "accepted"  # the broker has it, as its answer or a later question showed
-    REFUSED = "refused"  # the broker will never take it, or failed at this one row too often
+    ACCEPTED = "accepted"  # the other side has it, as its answer or a later question showed
+    REFUSED = "refused"  # the other side will never take it, or failed at this one row too often
+    CONFLICTED = "conflicted"  # it was written for a state that is no more
     FAILED = "failed"  # no answer, a transient one, or a restart: the outcome is unknown
     EXPIRED = "expired"  # too old to be sent
-    RETIRED = "retired"  # an operator requeued or dropped it
+    RETIRED = "retired"  # an operator requeued or dropped it, or a later row says all that it says
+    REOPENED = "reopened"  # an operator lets it try again, on what stands there now
+    CONDEMNED = "condemned"  # an operator marked it dead
 
 
 _S, _E = OutboxState, OutboxEvent
@@ -44,9 +51,14 @@ MACHINE: Final = Machine(
         (_S.PENDING, _E.ACCEPTED): _S.DONE,
         (_S.PENDING, _E.EXPIRED): _S.DEAD,
         (_S.PENDING, _E.RETIRED): _S.ABORTED,
+        (_S.PENDING, _E.CONDEMNED): _S.DEAD,
         (_S.INFLIGHT, _E.ACCEPTED): _S.DONE,
         (_S.INFLIGHT, _E.FAILED): _S.PENDING,
         (_S.INFLIGHT, _E.REFUSED): _S.DEAD,
+        (_S.INFLIGHT, _E.CONFLICTED): _S.CONFLICT,
+        (_S.CONFLICT, _E.REOPENED): _S.PENDING,
+        (_S.CONFLICT, _E.RETIRED): _S.ABORTED,
+        (_S.CONFLICT, _E.CONDEMNED): _S.DEAD,
         (_S.DEAD, _E.ACCEPTED): _S.DONE,
         (_S.DEAD, _E.RETIRED): _S.ABORTED,
     },
@@ -63,6 +75,8 @@ ADMISSION: Final = AdmissionTable(
         (_S.INFLIGHT, _OTHER): Conflict("outbox_inflight_fingerprint_mismatch"),
         (_S.DONE, _SAME): Replay("accepted"),
         (_S.DONE, _OTHER): Conflict("outbox_done_fingerprint_mismatch"),
+        (_S.CONFLICT, _SAME): Busy("conflict"),
+        (_S.CONFLICT, _OTHER): Conflict("outbox_conflict_fingerprint_mismatch"),
         (_S.DEAD, _SAME): Conflict("outbox_dead_fingerprint_match"),
         (_S.DEAD, _OTHER): Conflict("outbox_dead_fingerprint_mismatch"),
         (_S.ABORTED, _SAME): Conflict("outbox_aborted_fingerprint_match"),

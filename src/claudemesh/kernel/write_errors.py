@@ -104,7 +104,7 @@ class NotQueueable(DependencyError):
     """Carries `reason`: online_only, needs_expectation, contains_secret, too_large, entity_busy, …"""
 
     code = "not_queueable"
-    title = "The upstream cannot be reached, and this write cannot be queued: nothing was sent"
+    title = "This write can neither go to the upstream now nor wait for it: nothing was sent"
     retry: ClassVar[Retry] = "after"
 
 

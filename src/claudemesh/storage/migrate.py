@@ -6,7 +6,7 @@ one applied. Which ones are due is decided here; running them in one transaction
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources.abc import Traversable
 
 from claudemesh.kernel.errors import SchemaTooNew
@@ -32,6 +32,11 @@ def load_migrations(folder: Traversable) -> tuple[Migration, ...]:
     found.sort(key=lambda migration: migration.version)
     check_migrations(found)
     return tuple(found)
+
+
+def in_order(*migrations: Migration) -> tuple[Migration, ...]:
+    """Give them new numbers, 1 to n: for a database that holds the tables of more than one part."""
+    return tuple(replace(migration, version=place) for place, migration in enumerate(migrations, start=1))
 
 
 def check_migrations(migrations: Sequence[Migration]) -> None:

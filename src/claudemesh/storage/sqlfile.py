@@ -26,8 +26,10 @@ class Queries:
         return list(self._by_name)
 
 
-def load_queries(file: Traversable) -> Queries:
-    return parse_queries(file.read_text(encoding="utf-8"), file.name)
+def load_queries(file: Traversable, *more: Traversable) -> Queries:
+    """Read one file, or several that belong together: then no name may stand in two of them."""
+    texts = [one.read_text(encoding="utf-8") for one in (file, *more)]
+    return parse_queries("\n\n".join(texts), ", ".join(one.name for one in (file, *more)))
 
 
 def parse_queries(text: str, source: str) -> Queries:

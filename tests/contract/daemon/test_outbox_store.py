@@ -1,21 +1,18 @@
 """What the daemon's outbox promises beyond the accept table: claims in order, guards that hold, ids kept used."""
 
 from collections.abc import AsyncIterator
-from importlib.resources import files
 from pathlib import Path
 
 import apsw
 import pytest
 
-from claudemesh.daemon.model import Destination, Retirement, SendAsked, Settlement, Submission
+from claudemesh.daemon.model import ClaimAsked, Destination, Retirement, SendAsked, Settlement, Submission
 from claudemesh.daemon.policy import fingerprint
-from claudemesh.daemon.ports import ClaimAsked
 from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
 from claudemesh.kernel.errors import IdempotencyConflict, StaleClaim, StoreFull, UnknownDestination
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.kernel.ids import ClientMessageId
 from claudemesh.kernel.outbox import OutboxEvent, OutboxState
-from claudemesh.storage.sqlfile import load_queries
 
 A, B = Destination(Kind.DM, "a" * 64), Destination(Kind.TOPIC, "news")
 ALL = ClaimAsked(destinations=(A, B), rows_max=100, bytes_max=10_000, accepted_since=0)
@@ -146,7 +143,7 @@ async def test_old_rows_are_found_page_by_page_the_oldest_first(outbox: SqliteOu
 @pytest.mark.parametrize("name", ["overdue", "oldest_open", "newest_done", "waiting"])
 def test_what_is_asked_again_and_again_reads_only_the_rows_it_returns(name: str, tmp_path: Path) -> None:
     SqliteOutboxStore.open(tmp_path / "outbox.db").close()
-    sql = load_queries(files("claudemesh.daemon.stores.sqlite") / "outbox.sql")[name]
+    sql = SqliteOutboxStore.queries[name]
     connection = apsw.Connection(str(tmp_path / "outbox.db"))
     plan = [step[3] for step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * sql.count("?"))]
     connection.close()
@@ -159,7 +156,8 @@ async def test_rows_are_counted_in_every_state(outbox: SqliteOutboxStore) -> Non
     (out,) = (await outbox.claim(ClaimAsked(destinations=(B,), rows_max=9, bytes_max=99, accepted_since=0))).rows
     first, second, *_ = await outbox.overdue(99, (0, 0), 9)
     await outbox.settle([settled(first.seq, OutboxEvent.EXPIRED), settled(second.seq, OutboxEvent.ACCEPTED)])
-    assert await outbox.counts() == {OutboxState.PENDING: 3, OutboxState.INFLIGHT: 1, OutboxState.DEAD: 1}
+    counted = {OutboxState.PENDING: 3, OutboxState.INFLIGHT: 1, OutboxState.CONFLICT: 0, OutboxState.DEAD: 1}
+    assert await outbox.counts() == counted
     await outbox.recover(1)
     assert (await outbox.counts())[OutboxState.INFLIGHT] == 0
     assert out.client_message_id == "b1"

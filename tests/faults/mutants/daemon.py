@@ -5,7 +5,7 @@ from tests.requirements import Fault
 _API = "tests/acceptance/test_local_api.py"
 _DRAIN = "tests/unit/daemon/test_drain.py"
 _HARD = "tests/acceptance/test_hard_cases.py"
-_LANES = "tests/unit/daemon/test_lanes.py"
+_LANES = "tests/unit/outbox/test_lanes.py"
 _LIFE = "tests/acceptance/test_daemon_life.py"
 _OUTBOX = "tests/contract/daemon/test_outbox_store.py"
 _PROMISES = "tests/acceptance/test_outbox_promises.py"
@@ -44,7 +44,7 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="The search for old rows goes through all that wait.",
-        file="daemon/stores/sqlite/outbox.sql",
+        file="outbox/stores/sqlite/rows.sql",
         old="FROM outbox INDEXED BY outbox_by_age\nWHERE\n    status",
         new="FROM outbox INDEXED BY outbox_open\nWHERE\n    status",
         test=f"{_OUTBOX}::test_what_is_asked_again_and_again_reads_only_the_rows_it_returns",
@@ -65,28 +65,28 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="After every batch the sender claims once more, and finds nothing.",
-        file="daemon/drain.py",
-        old="has_more = lane in claimed.more or lane in waits",
+        file="outbox/sender.py",
+        old="has_more = lane in more or lane in waits",
         new="has_more = True",
         test=f"{_DRAIN}::test_where_a_claim_took_all_none_follows_until_something_new_comes",
     ),
     Fault(
         what="What did not fit into a frame is forgotten.",
-        file="daemon/drain.py",
-        old="has_more = lane in claimed.more or lane in waits",
+        file="outbox/sender.py",
+        old="has_more = lane in more or lane in waits",
         new="has_more = lane in waits",
         test=f"{_DRAIN}::test_what_does_not_fit_into_one_frame_follows_in_the_next",
     ),
     Fault(
         what="A row is stored, and its caller fails, because the sender has stopped.",
-        file="daemon/drain.py",
+        file="outbox/sender.py",
         old="                self._beside = None  #",
         new="                pass  #",
         test=f"{_DRAIN}::test_a_row_that_comes_when_the_sender_has_stopped_is_accepted_all_the_same",
     ),
     Fault(
         what="A new connection does not help a row that the last one left unanswered.",
-        file="daemon/drain.py",
+        file="outbox/sender.py",
         old="        self._overdue_due_ms = 0  # whatever",
         new="        # whatever",
         test=f"{_DRAIN}::test_a_row_that_a_silent_broker_was_asked_about_is_asked_about_again_on_the_next_connection",
@@ -100,14 +100,14 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="Of old rows that came in the same instant only a page is found.",
-        file="daemon/stores/sqlite/outbox.sql",
+        file="outbox/stores/sqlite/rows.sql",
         old="(enqueued_at, seq) > (?2, ?3)",
         new="enqueued_at > ?2 AND ?3 IS NOT NULL",
         test=f"{_OUTBOX}::test_old_rows_are_found_page_by_page_the_oldest_first",
     ),
     Fault(
         what="An outbox that was full stays full, however much of it is emptied.",
-        file="daemon/stores/sqlite/room.py",
+        file="storage/sqlite/room.py",
         old=' - int(connection.pragma("freelist_count"))',
         new="",
         test=f"{_OUTBOX}::test_rows_that_were_emptied_give_their_room_back",
@@ -191,7 +191,7 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="What is behind a row that the disk had no room to settle is forgotten.",
-        file="daemon/drain.py",
+        file="outbox/sender.py",
         old="                self.queued(lanes)  # those behind them, which found them unsettled\n",
         new="",
         test=f"{_DRAIN}::test_what_stands_behind_a_row_that_could_not_be_settled_follows_when_it_is",
@@ -219,36 +219,36 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="A second batch goes out before the first of its destination is answered.",
-        file="daemon/lanes.py",
+        file="outbox/lanes.py",
         old="return not self.is_busy and self.has_more and self.not_before_ms",
         new="return self.has_more and self.not_before_ms",
         test=f"{_LANES}::test_a_lane_that_is_out_is_not_taken_again_until_it_is_answered",
     ),
     Fault(
         what="What comes for a destination that waits ends its wait.",
-        file="daemon/lanes.py",
+        file="outbox/lanes.py",
         old="            lane.has_more = True\n",
         new="            lane.has_more, lane.not_before_ms = True, 0\n",
         test=f"{_LANES}::test_what_comes_for_a_lane_that_waits_does_not_end_the_wait",
     ),
     Fault(
         what="A claim passes over a row that is out, and takes those behind it.",
-        file="daemon/stores/sqlite/outbox.py",
-        old="                break  # it is out, and holds back its followers\n",
+        file="outbox/stores/sqlite/rows.py",
+        old="                    break  # it is out, or in conflict, and holds back its followers\n",
         new="                continue\n",
         test=f"{_OUTBOX}::test_a_row_that_is_out_holds_back_its_followers",
     ),
     Fault(
         what="A message that is larger than a frame's share is never sent, nor anything behind it.",
-        file="daemon/stores/sqlite/outbox.py",
+        file="outbox/stores/sqlite/rows.py",
         old="if bytes_left < 0 and claimed:",
         new="if bytes_left < 0:",
         test=f"{_OUTBOX}::test_a_claim_is_bounded_but_its_first_row_goes_however_large",
     ),
     Fault(
         what="A row is requeued although it went out meanwhile.",
-        file="daemon/stores/sqlite/outbox.py",
-        old="if (found.state, found.attempts) != (row.state, row.attempts):",
+        file="outbox/stores/sqlite/rows.py",
+        old="if found is None or (found.state, found.attempts) != (row.state, row.attempts):",
         new="if found is None:",
         test=f"{_OUTBOX}::test_a_row_that_moved_meanwhile_is_not_retired",
     ),

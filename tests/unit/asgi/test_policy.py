@@ -86,6 +86,16 @@ def test_any_other_host_is_refused(host: bytes) -> None:
     assert code_of(judge_caller(NAMES, "GET", [host], [])) == "bad_host"
 
 
+@pytest.mark.req("R2")
+def test_where_any_name_will_do_no_origin_does() -> None:
+    assert judge_caller(None, "GET", [b"hub.example.org"], []) is None
+    assert judge_caller(None, "GET", [], []) is None
+    for origin in (b"http://127.0.0.1:7450", b"https://hub.example.org", b"null"):
+        assert code_of(judge_caller(None, "GET", [b"hub.example.org"], [origin])) == "bad_origin"
+    assert code_of(judge_caller(None, "OPTIONS", [b"hub.example.org"], [])) == "forbidden"
+    assert code_of(judge_caller(None, "GET", [b"a", b"b"], [])) == "invalid_request"
+
+
 @pytest.mark.req("D15")
 def test_no_host_is_refused_and_two_are_not_chosen_from() -> None:
     assert code_of(judge_caller(NAMES, "GET", [], [])) == "bad_host"

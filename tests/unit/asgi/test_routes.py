@@ -117,6 +117,23 @@ async def test_a_known_path_names_the_methods_that_it_takes(method: str, path: s
     assert answer.headers["allow"] == allow
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "is_served"),
+    [
+        ("POST", "/v1/echo", True),
+        ("GET", "/v1/trace/x", True),
+        ("PUT", "/v1/echo", False),
+        ("POST", "/v1/trace/x", False),
+        ("GET", "/v1/trace/", False),
+        ("GET", "/elsewhere", False),
+    ],
+)
+def test_whatever_stands_before_the_routes_can_ask_what_is_served(
+    method: str, path: str, *, is_served: bool
+) -> None:
+    assert build().serves(method, path) is is_served
+
+
 def test_two_routes_for_the_same_are_refused() -> None:
     with pytest.raises(ValueError, match="two routes for GET"):
         build(Route(method="GET", path="/v1/page", handler=page, summary=""))

@@ -3,12 +3,13 @@
 import pytest
 
 from claudemesh.daemon.model import Destination, SendAsked, StandingRow, Submission
-from claudemesh.daemon.policy import SERVER_ERRORS_MAX, answer_standing, fingerprint, mark, read_outcome
+from claudemesh.daemon.policy import answer_standing, fingerprint, mark
 from claudemesh.daemon.terms import OutboxLimits, Terms, parse
 from claudemesh.kernel.errors import IdempotencyConflict, MaxAgeAboveWindow
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.kernel.ids import ClientMessageId
 from claudemesh.kernel.outbox import OutboxEvent, OutboxState
+from claudemesh.outbox.reading import SERVER_ERRORS_MAX, read_outcome
 
 K1, K2 = Destination(Kind.DM, "1" * 64), Destination(Kind.DM, "2" * 64)
 

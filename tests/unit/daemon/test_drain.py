@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from claudemesh.daemon.directory import Directory
-from claudemesh.daemon.drain import ROWS_MAX, Drain
-from claudemesh.daemon.model import Destination, SendAsked, Settlement
+from claudemesh.daemon.drain import Drain
+from claudemesh.daemon.model import ClaimAsked, Claimed, Destination, SendAsked, Settlement
 from claudemesh.daemon.overdue import RETIRES_MAX, WAIT_FOR_BROKER_MS, Overdue
-from claudemesh.daemon.ports import ClaimAsked, Claimed
 from claudemesh.daemon.service import Accepting, Conditions
 from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
 from claudemesh.kernel.errors import BrokerUnreachable, InvalidRequest, StoreFull
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.kernel.ids import ClientMessageId
 from claudemesh.kernel.outbox import OutboxEvent
+from claudemesh.outbox.sender import ROWS_MAX
 from claudemesh.runtime.ids import UlidSource
 from claudemesh.runtime.world import World
 from claudemesh.storage.sqlite import Database

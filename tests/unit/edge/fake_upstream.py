@@ -7,7 +7,8 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from claudemesh.edge.upstream import Incoming, Outgoing, Upstream, UpstreamLimits
+from claudemesh.edge.model import Answer
+from claudemesh.edge.upstream import Outgoing, Upstream, UpstreamLimits
 
 BOUND_S = 30
 
@@ -113,7 +114,7 @@ async def upstream_of(
         server.close()
 
 
-async def ask(upstream: Upstream, outgoing: Outgoing = WRITE) -> Incoming:
+async def ask(upstream: Upstream, outgoing: Outgoing = WRITE) -> Answer:
     async with asyncio.timeout(BOUND_S):
         return await upstream.request(outgoing)
 

@@ -15,6 +15,7 @@ ACCEPT_TABLE = """
 pending   Busy queued                                  Conflict outbox_pending_fingerprint_mismatch
 inflight  Busy inflight                                Conflict outbox_inflight_fingerprint_mismatch
 done      Replay accepted                              Conflict outbox_done_fingerprint_mismatch
+conflict  Busy conflict                                Conflict outbox_conflict_fingerprint_mismatch
 dead      Conflict outbox_dead_fingerprint_match       Conflict outbox_dead_fingerprint_mismatch
 aborted   Conflict outbox_aborted_fingerprint_match    Conflict outbox_aborted_fingerprint_mismatch
 """
@@ -53,9 +54,14 @@ pending   claimed   inflight
 pending   accepted  done
 pending   expired   dead
 pending   retired   aborted
+pending   condemned dead
 inflight  accepted  done
 inflight  failed    pending
 inflight  refused   dead
+inflight  conflicted conflict
+conflict  reopened  pending
+conflict  retired   aborted
+conflict  condemned dead
 dead      accepted  done
 dead      retired   aborted
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from claudemesh.kernel.errors import SchemaTooNew
-from claudemesh.storage.migrate import Migration, load_migrations, plan
+from claudemesh.storage.migrate import Migration, in_order, load_migrations, plan
 
 ROAD = tuple(Migration(version, f"step_{version}", "SELECT 1") for version in (1, 2, 3))
 
@@ -58,3 +58,12 @@ def test_a_folder_is_read_in_the_order_of_its_numbers(tmp_path: Path) -> None:
 def test_a_folder_with_a_gap_a_twin_or_a_strange_name_is_refused(tmp_path: Path, names: list[str]) -> None:
     with pytest.raises(ValueError, match=r"without a gap|NNNN"):
         load_migrations(write(tmp_path, *names))
+
+
+def test_migrations_of_several_parts_are_numbered_anew_in_the_order_they_are_given() -> None:
+    other = Migration(1, "other", "SELECT 2")
+    assert in_order(ROAD[0], other, ROAD[1]) == (
+        ROAD[0],
+        Migration(2, "other", "SELECT 2"),
+        Migration(3, "step_2", "SELECT 1"),
+    )

@@ -15,14 +15,13 @@ import orjson
 from claudemesh.daemon.client.http1 import StreamEvent
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import ConfigError, MeshError, NoDaemon, StoreFull
-from claudemesh.runtime.clock import SystemClock
+from claudemesh.runtime.clock import SystemClock, read_boot
 from claudemesh.wire import problem
 
 Said = dict[str, Any]
 Told = Callable[[Any], None]
 Note = Callable[[StreamEvent], None]
 
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _DONE: Final = range(200, 400)
 _REFUSED: Final = range(400, 500)
 _UNSURE: Final = (408, 409)  # it did not arrive in time; the id stands for something, whatever that is
@@ -32,14 +31,6 @@ def judge_failure(error: MeshError) -> str:
     """Say whether an error rules out that anything was done."""
     is_refused = error.status in _REFUSED and error.status not in _UNSURE
     return "fail" if is_refused or isinstance(error, NoDaemon | StoreFull) else "unknown"
-
-
-def read_boot() -> str:
-    """Say which start of which machine the clock counts from; nothing, where a system does not tell."""
-    try:
-        return _BOOT.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 class Recorder:

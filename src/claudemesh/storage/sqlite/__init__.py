@@ -9,6 +9,8 @@
     writer       how many callers share one commit, and what happens when it fails
     replies      how an outcome travels to whoever waits for it
     readers      how a query sees one unchanging moment
+    store        what the stores that are one file each have in common
+    room         how much a file may hold
     errors       what a driver's error means to us
     sync_guard   the first sync that fails ends the process
     words        how words that a person looks for are said to FTS5

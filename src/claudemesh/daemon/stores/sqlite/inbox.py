@@ -10,13 +10,13 @@ import apsw
 import orjson
 
 from claudemesh.daemon.ports import Happened, InboxFilter, InboxMessage, InboxSweep, TimelineEntry
-from claudemesh.daemon.stores.sqlite.room import refusal_beyond
-from claudemesh.daemon.stores.sqlite.store import SqliteStore
 from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.storage.migrate import load_migrations
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database, Schema
+from claudemesh.storage.sqlite.room import refusal_beyond
+from claudemesh.storage.sqlite.store import SqliteStore
 from claudemesh.storage.sqlite.words import match_all
 from claudemesh.wire.frames import DeliverItem
 

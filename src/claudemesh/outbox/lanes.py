@@ -9,8 +9,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
+from typing import Generic
 
-from claudemesh.daemon.model import Destination
+from claudemesh.outbox.model import D
 
 
 @dataclass(slots=True)
@@ -23,14 +24,15 @@ class _Lane:
         return not self.is_busy and self.has_more and self.not_before_ms <= now_ms
 
 
-class Lanes:
+class Lanes(Generic[D]):
     def __init__(self) -> None:
-        self._lanes: OrderedDict[Destination, _Lane] = OrderedDict()
+        self._lanes: OrderedDict[D, _Lane] = OrderedDict()
+        self.busy = 0  # how many are taken and not given back
 
     def __len__(self) -> int:
         return len(self._lanes)
 
-    def note(self, destination: Destination, not_before_ms: int = 0) -> None:
+    def note(self, destination: D, not_before_ms: int = 0) -> None:
         """Take note that the store holds a row for this destination."""
         lane = self._lanes.get(destination)
         if lane is None:
@@ -38,7 +40,7 @@ class Lanes:
         else:
             lane.has_more = True
 
-    def take(self, now_ms: int, limit: int, among: Iterable[Destination] | None = None) -> list[Destination]:
+    def take(self, now_ms: int, limit: int, among: Iterable[D] | None = None) -> list[D]:
         """Take up to `limit` lanes that may be sent to, those served longest ago first; they are busy from now."""
         asked = self._lanes if among is None else among
         ready = [*islice((one for one in asked if one in self._lanes and self._lanes[one].may_go(now_ms)), limit)]
@@ -46,11 +48,13 @@ class Lanes:
             lane = self._lanes[destination]
             lane.is_busy, lane.has_more = True, False
             self._lanes.move_to_end(destination)
+        self.busy += len(ready)
         return ready
 
-    def release(self, destination: Destination, *, has_more: bool, not_before_ms: int = 0) -> None:
+    def release(self, destination: D, *, has_more: bool, not_before_ms: int = 0) -> None:
         """Give a lane back: its batch was answered, or there was nothing to send."""
         lane = self._lanes[destination]
+        self.busy -= lane.is_busy
         lane.is_busy = False
         lane.has_more = lane.has_more or has_more
         lane.not_before_ms = not_before_ms

@@ -2,9 +2,9 @@
 
 import pytest
 
-from claudemesh.daemon.lanes import Lanes
 from claudemesh.daemon.model import Destination
 from claudemesh.kernel.fingerprint import Kind
+from claudemesh.outbox.lanes import Lanes
 
 A, B = Destination(Kind.DM, "a"), Destination(Kind.TOPIC, "b")
 

@@ -1,14 +1,15 @@
-"""What both of the daemon's files have in common: how they are opened, and what is asked of them as files."""
+"""What stores that are one file each have in common: how they are opened, and what is asked of them as files."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import apsw
 
-from claudemesh.daemon.ports import Bounds
-from claudemesh.daemon.stores.sqlite.room import used_bytes
+from claudemesh.storage.bounds import Bounds
 from claudemesh.storage.sqlfile import Queries
-from claudemesh.storage.sqlite import Database, Schema
+from claudemesh.storage.sqlite.database import Database
+from claudemesh.storage.sqlite.room import used_bytes
+from claudemesh.storage.sqlite.schema import Schema
 
 
 class SqliteStore:

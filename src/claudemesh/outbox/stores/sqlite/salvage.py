@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import apsw
 
-from claudemesh.daemon.stores.sqlite.outbox import SCHEMA
 from claudemesh.kernel.errors import StoreCorrupt
+from claudemesh.kernel.outbox import OutboxState
 from claudemesh.runtime.home import read_private, sync_directory, write_private
 from claudemesh.storage.sqlfile import load_queries
-from claudemesh.storage.sqlite import Database
+from claudemesh.storage.sqlite import Database, Schema
 
-_SQL: Final = load_queries(files("claudemesh.daemon.stores.sqlite") / "salvage.sql")
+_SQL: Final = load_queries(files("claudemesh.outbox.stores.sqlite") / "salvage.sql")
 _COMPANIONS: Final = ("", "-wal", "-shm")
 _FRESH: Final = ".recovering"  # the new file, until it is whole
 _MARK: Final = ".recovered"  # it is whole: where the damaged one goes
@@ -36,7 +36,7 @@ class Salvaged:
     kept_at: Path
 
 
-def salvage(path: Path, stamp: str) -> Salvaged:
+def salvage(path: Path, schema: Schema, stamp: str) -> Salvaged:
     """Put the damaged file aside and a new one in its place, with every row that can still be read.
 
     StoreCorrupt if none can: an outbox that knows no id at all is not for a program to begin.
@@ -50,7 +50,7 @@ def salvage(path: Path, stamp: str) -> Salvaged:
     fresh = path.with_name(path.name + _FRESH)
     for companion in _COMPANIONS:
         fresh.with_name(fresh.name + companion).unlink(missing_ok=True)
-    with Database.open(fresh, SCHEMA) as database:
+    with Database.open(fresh, schema) as database:
         for start in range(0, len(rows), PAGE):
             database.write_blocking(_insert, rows[start : start + PAGE])
     aside = path.with_name(f"{path.name}.corrupt-{stamp}")
@@ -87,7 +87,8 @@ def _read_copy(path: Path) -> list[tuple[Any, ...]]:
 
 def _insert(connection: apsw.Connection, pages: Any) -> list[None]:  # noqa: ANN401  rows as SQLite gave them
     for rows in pages:
-        connection.executemany(_SQL["write"], rows)
+        marks = ", ".join("?" * len(rows[0]))  # as many as there are columns, which are those of the damaged file
+        connection.executemany(_SQL["write"].replace("?", marks), rows)
     return [None] * len(pages)
 
 
@@ -131,5 +132,5 @@ def _is_whole(row: Any) -> bool:  # noqa: ANN401  a row as SQLite gave it
         and isinstance(row[3], bytes)
         and len(row[3]) == 32  # noqa: PLR2004  a fingerprint
         and isinstance(row[6], bytes)
-        and row[11] in {"pending", "inflight", "done", "dead", "aborted"}
+        and row[11] in {*OutboxState}
     )

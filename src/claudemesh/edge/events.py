@@ -1,0 +1,105 @@
+"""What happens at a relay, for logs and metrics. Paths are the policy's, ids are ours; bodies and keys stay out."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from claudemesh.kernel.outbox import OutboxEvent
+from claudemesh.runtime.observe import Level
+
+
+@dataclass(frozen=True, slots=True)
+class RelayStarted:
+    name: ClassVar[str] = "edge.relay_started"
+    upstream: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelayStopped:
+    name: ClassVar[str] = "edge.relay_stopped"
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamLost:
+    name: ClassVar[str] = "edge.upstream_lost"
+    level: ClassVar[Level] = "warning"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamReached:
+    name: ClassVar[str] = "edge.upstream_reached"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRefusedUs:
+    """The relay's own credential is not taken: nothing is replayed until it is."""
+
+    name: ClassVar[str] = "edge.upstream_refused_us"
+    level: ClassVar[Level] = "error"
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeQueued:
+    name: ClassVar[str] = "edge.envelope_queued"
+    outbox_id: str
+    route: str
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeSettled:
+    name: ClassVar[str] = "edge.envelope_settled"
+    seq: int
+    outcome: OutboxEvent
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeDecided:
+    """An operator decided."""
+
+    name: ClassVar[str] = "edge.envelope_decided"
+    outbox_id: str
+    decision: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRefused:
+    name: ClassVar[str] = "edge.write_refused"
+    level: ClassVar[Level] = "warning"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """All that waited since the upstream went away is settled, or waits for an operator."""
+
+    name: ClassVar[str] = "edge.recovered"
+    outage_id: str
+    outage_s: int
+    acked: int
+    conflicts: int
+    dead: int
+    cancelled: int
+    coalesced: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxUnusable:
+    """Its file is damaged: nothing can be queued until it was recovered; what is online goes on."""
+
+    name: ClassVar[str] = "edge.outbox_unusable"
+    level: ClassVar[Level] = "error"
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    name: ClassVar[str] = "edge.warned"
+    level: ClassVar[Level] = "warning"
+    code: str
+    detail: str

@@ -1,0 +1,74 @@
+"""The relay's metrics, from its events and its store."""
+
+from claudemesh.edge.events import EnvelopeQueued, EnvelopeSettled, Recovered, WriteRefused
+from claudemesh.edge.reach import Reach
+from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
+from claudemesh.kernel.outbox import OutboxEvent, OutboxState
+from claudemesh.runtime.metrics import Metrics
+from claudemesh.runtime.observe import Observer
+from claudemesh.runtime.world import World
+
+_FAILURES = (OutboxEvent.FAILED, OutboxEvent.REFUSED, OutboxEvent.CONFLICTED, OutboxEvent.EXPIRED)
+
+
+class EdgeMetrics:
+    def __init__(self, outbox: SqliteEnvelopeStore | None, reach: Reach, world: World) -> None:
+        self._outbox = outbox
+        self._reach = reach
+        self._world = world
+        self._metrics = metrics = Metrics()
+        self._pending = metrics.gauge("cm_edge_outbox_pending", "Envelopes that wait to be sent, or are out.").of()
+        self._age = metrics.gauge("cm_edge_outbox_oldest_age_seconds", "Age of the oldest that waits.").of()
+        self._conflicts = metrics.gauge(
+            "cm_edge_conflicts", "Envelopes in conflict, which wait for an operator."
+        ).of()
+        self._dead = metrics.gauge("cm_edge_outbox_dead", "Dead envelopes, which wait for an operator.").of()
+        self._reachable = metrics.gauge("cm_edge_upstream_reachable", "1 while the upstream answers.").of()
+        self._failures = metrics.counter(
+            "cm_edge_replay_failures_total", "Tries that did not end in an ack, by what became of the envelope.",
+            {"event": _FAILURES},
+        )  # fmt: skip
+        self._queued = metrics.counter("cm_edge_queued_total", "Writes that were queued.").of()
+        self._refused = metrics.counter("cm_edge_refused_total", "Writes that could neither go nor wait.").of()
+        self._recoveries = metrics.counter("cm_edge_recoveries_total", "Outages whose writes are all settled.").of()
+
+    def attach(self, observer: Observer) -> None:
+        observer.subscribe(EnvelopeSettled, self._settled)
+        observer.subscribe(EnvelopeQueued, lambda _: self._queued.inc())
+        observer.subscribe(WriteRefused, lambda _: self._refused.inc())
+        observer.subscribe(Recovered, lambda _: self._recoveries.inc())
+
+    async def render(self) -> bytes:
+        status = await read_status(self._outbox, self._reach, self._world)
+        self._pending.set(status["pending"])
+        self._age.set(status["oldest_pending_age_s"])
+        self._conflicts.set(status["conflicts"])
+        self._dead.set(status["dead"])
+        self._reachable.set(int(status["upstream_reachable"]))
+        return self._metrics.render()
+
+    def _settled(self, event: EnvelopeSettled) -> None:
+        if event.outcome in _FAILURES:
+            self._failures.of(event.outcome).inc()
+
+
+async def read_status(outbox: SqliteEnvelopeStore | None, reach: Reach, world: World) -> dict[str, int]:
+    """Return the figures that `/status` and the metrics share."""
+    figures = {
+        "upstream_reachable": reach.is_online,
+        "pending": 0,
+        "oldest_pending_age_s": 0,
+        "conflicts": 0,
+        "dead": 0,
+        "blocked": 0,
+    }
+    if outbox is None:
+        return figures
+    counts = await outbox.counts()
+    oldest = await outbox.oldest_open()
+    figures["pending"] = counts[OutboxState.PENDING] + counts[OutboxState.INFLIGHT]
+    figures["blocked"] = await outbox.blocked()
+    figures["conflicts"], figures["dead"] = counts[OutboxState.CONFLICT], counts[OutboxState.DEAD]
+    if oldest is not None:
+        figures["oldest_pending_age_s"] = max(world.steady_ms() - oldest, 0) // 1000
+    return figures

@@ -1,0 +1,186 @@
+"""The relay's own rules, without any IO: what may wait, what an answer means, and what follows from one.
+
+Routes are sorted in `routing`; what a body may hold is for `door`; the table of states is `kernel.outbox`.
+"""
+
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from claudemesh.edge.model import Answer, Envelope, Expectation, Rebase
+from claudemesh.kernel.secrets import find_secret
+
+QUEUED_BYTES_MAX: Final = 256 * 1024  # of a body that may wait
+KEPT_BYTES_MAX: Final = 64 * 1024  # of an answer that is kept for a retry
+
+KEPT_HEADERS: Final = frozenset({b"content-type", b"etag", b"location", b"last-modified"})
+
+UPSTREAM_AWAY: Final = frozenset({502, 503, 504})  # a gateway says it: nobody is behind it
+REFUSES_US: Final = frozenset({401, 403})
+
+EXPECTED_UPDATED_AT: Final = "expected_updated_at"
+EXPECTED_STATUS: Final = "expected_status"
+EXPECTATIONS: Final = frozenset({EXPECTED_UPDATED_AT, EXPECTED_STATUS})
+
+Json = dict[str, Any]
+
+
+# --- expectations ------------------------------------------------------------------------------------
+
+
+def expectation_of(body: Any, if_match: str | None) -> Expectation:  # noqa: ANN401  JSON is anything
+    """Read what a write takes its row to be."""
+    fields = body if isinstance(body, dict) else {}
+    return Expectation(
+        if_match=if_match, updated_at=_text(fields, EXPECTED_UPDATED_AT), status=_text(fields, EXPECTED_STATUS)
+    )
+
+
+def _text(fields: Json, name: str) -> str | None:
+    value = fields.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def body_of(envelope: Envelope) -> Any:  # noqa: ANN401  JSON is anything
+    return orjson.loads(bytes(envelope.body))
+
+
+def envelope_expectation(envelope: Envelope) -> Expectation:
+    return expectation_of(body_of(envelope), envelope.if_match)
+
+
+def with_expectation(envelope: Envelope, wanted: Expectation) -> Envelope:
+    """Return the envelope with another expectation, and with that one only."""
+    fields = {name: value for name, value in body_of(envelope).items() if name not in EXPECTATIONS}
+    if wanted.updated_at is not None:
+        fields[EXPECTED_UPDATED_AT] = wanted.updated_at
+    if wanted.status is not None:
+        fields[EXPECTED_STATUS] = wanted.status
+    return msgspec.structs.replace(envelope, body=msgspec.Raw(orjson.dumps(fields)), if_match=wanted.if_match)
+
+
+def derive_rebase(envelope: Envelope, answer: Answer) -> Rebase | None:
+    """Return how the writes behind an acknowledged one go on from its answer; None if the answer shows no row."""
+    row = _row_in(answer)
+    after = expectation_in(row, answer)
+    if not after:
+        return None
+    previous = row.get("previous")
+    states = [envelope_expectation(envelope)]
+    if isinstance(previous, dict):
+        states.append(expectation_in(previous, None))
+    return Rebase(before=tuple(states), after=after)
+
+
+def rebase(standing: Expectation, by: Rebase) -> Expectation:
+    """Return what a waiting write expects after the one before it was applied.
+
+    Each part of it changes only if it names a state that the write before was applied to: then nothing but our own
+    write lies between. Whatever else it names stays, and the upstream judges it.
+    """
+    return Expectation(
+        if_match=_rebased(standing.if_match, {state.if_match for state in by.before}, by.after.if_match),
+        updated_at=_rebased(standing.updated_at, {state.updated_at for state in by.before}, by.after.updated_at),
+        status=_rebased(standing.status, {state.status for state in by.before}, by.after.status),
+    )
+
+
+def _rebased(expected: str | None, before: set[str | None], after: str | None) -> str | None:
+    return after if expected is not None and after is not None and expected in before else expected
+
+
+def expectation_in(row: Json, answer: Answer | None) -> Expectation:
+    """Return the expectation that names this row as it is."""
+    etag = header(answer, b"etag") if answer is not None else None
+    revision = row.get("revision")
+    if etag is None and isinstance(revision, int):
+        etag = f'"{revision}"'
+    return Expectation(if_match=etag, updated_at=_text(row, "updated_at"), status=_text(row, "status"))
+
+
+def on_theirs(mine: Expectation, theirs: Json) -> Expectation:
+    """Return an expectation of the same kinds that is met by what stands there now."""
+    now = expectation_in(theirs, None)
+    return Expectation(
+        if_match=now.if_match if mine.if_match is not None else None,
+        updated_at=now.updated_at if mine.updated_at is not None else None,
+        status=now.status if mine.status is not None else None,
+    )
+
+
+def holds(theirs: Any, envelope: Envelope) -> bool:  # noqa: ANN401  JSON is anything
+    """Say whether the row there already has every value that the write would give it."""
+    body = body_of(envelope)
+    written = {name: value for name, value in body.items() if name not in EXPECTATIONS}
+    return (
+        isinstance(theirs, dict)
+        and bool(written)
+        and all(name in theirs and theirs[name] == value for name, value in written.items())
+    )
+
+
+# --- answers -----------------------------------------------------------------------------------------
+
+
+def header(answer: Answer, wanted: bytes) -> str | None:
+    return next((value.decode("latin-1") for name, value in answer.headers if name == wanted), None)
+
+
+def is_conflict(answer: Answer) -> bool:
+    """Say whether the upstream refused because the row is no longer what the write expected."""
+    if answer.status == 412:  # noqa: PLR2004  HTTP's own number: a precondition failed
+        return True
+    return answer.status == 409 and problem_code(answer) == "revision_conflict"  # noqa: PLR2004
+
+
+def problem_code(answer: Answer) -> str | None:
+    code = _row_in(answer).get("code")
+    return code if isinstance(code, str) and len(code) <= 64 and code.isprintable() else None  # noqa: PLR2004
+
+
+def retry_after_ms(answer: Answer) -> int | None:
+    """Read Retry-After in seconds; a date is an offer that nobody makes to a program."""
+    text = header(answer, b"retry-after") or ""
+    return int(text) * 1000 if text.isascii() and text.isdigit() and len(text) <= 6 else None  # noqa: PLR2004
+
+
+def outcome_status(answer: Answer) -> int:
+    """Return the status by which the shared table reads an answer."""
+    if 200 <= answer.status < 300:  # noqa: PLR2004  HTTP's own range
+        return 200
+    if answer.status == 409 and retry_after_ms(answer) is not None:  # noqa: PLR2004  the same write is under way
+        return 425
+    if answer.status in REFUSES_US:  # our credential is wrong, not the write
+        return 425
+    return answer.status
+
+
+def current_in(answer: Answer) -> Any:  # noqa: ANN401  JSON is anything
+    """Return the row that a conflict's answer shows, if it does."""
+    return _row_in(answer).get("current")
+
+
+def _row_in(answer: Answer) -> Json:
+    try:
+        found = orjson.loads(answer.body) if answer.body else {}
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def kept(answer: Answer) -> Answer:
+    """Return what of an answer may be kept on the disk: nothing of its body if that is large or holds a secret."""
+    headers = tuple((name, value) for name, value in answer.headers if name in KEPT_HEADERS)
+    return Answer(status=answer.status, headers=headers, body=kept_json(answer.body) or b"")
+
+
+def kept_json(body: bytes | None) -> bytes | None:
+    """Return JSON that may be kept on the disk, or None."""
+    if not body or len(body) > KEPT_BYTES_MAX:
+        return None
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return None if find_secret(parsed) is not None else body

@@ -1,0 +1,364 @@
+"""The use case of a relay: take a write to the upstream, or keep it until the upstream is there, and say which.
+
+A write reads as the contract does: what stands under its key answers it; behind queued writes to its entity it
+queues too; else it is tried. What did not get through is queued if its route, its body and its expectation allow
+it, under the key of the first try. A queued write is never answered as a done one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, assert_never
+
+import msgspec
+import orjson
+
+from claudemesh.edge import policy
+from claudemesh.edge.events import EnvelopeQueued, WriteRefused
+from claudemesh.edge.model import Answer, Envelope, Headers, Source, StandingRow, Submission
+from claudemesh.edge.policy import UPSTREAM_AWAY, expectation_of
+from claudemesh.edge.reach import Reach
+from claudemesh.edge.routing import Policy, RouteClass, Routed, read_path, strip_fields
+from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore
+from claudemesh.edge.turns import Turns
+from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
+from claudemesh.idempotency.policy import is_credential
+from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
+from claudemesh.kernel.errors import MeshError, StoreUnavailable
+from claudemesh.kernel.fingerprint import Fingerprint, fingerprint_http_request, prefix
+from claudemesh.kernel.outbox import ADMISSION, OutboxState
+from claudemesh.kernel.secrets import find_secret
+from claudemesh.kernel.write_errors import KeyReused, NotQueueable, OutcomeUnknown
+from claudemesh.runtime.world import World
+
+ONLINE_ONLY: Final = "online_only"
+RETRY_MS: Final = 5_000  # when to come back with what cannot be queued
+BULK_KEY_CHARS: Final = 200  # of a bulk's key, so that those of its entries are keys too
+
+_JSON: Final[Headers] = ((b"content-type", b"application/json"),)
+_NOWHERE: Final = Source()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A write as it came through the door: its body is sound JSON, its headers are those that may be passed on."""
+
+    method: str
+    path: str
+    query: str
+    body: Any
+    raw: bytes
+    headers: Headers
+    key: str | None
+    if_match: str | None = None
+    source: Source = _NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    """The same, sorted: what it is a write to, under which key, and why it could not wait, if it could not."""
+
+    asked: Asked
+    routed: Routed
+    key: str
+    fingerprint: Fingerprint
+    parts: tuple["_Part", ...]  # one, or of a bulk one for each entry
+    why_not: str | None
+
+    @property
+    def lanes(self) -> list[str]:
+        return [part.lane for part in self.parts if part.lane is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What becomes one envelope."""
+
+    key: str
+    lane: str | None  # its entity
+    envelope: Envelope
+    is_status_write: bool
+
+
+class Relaying:
+    """Without an outbox, because its file is damaged, writes are forwarded and nothing is queued."""
+
+    def __init__(  # noqa: PLR0913 - what it works with, each named
+        self,
+        *,
+        routes: Policy,
+        upstream: Upstream,
+        outbox: SqliteEnvelopeStore | None,
+        reach: Reach,
+        queued: "Queued",
+        world: World,
+    ) -> None:
+        self._routes = routes
+        self._upstream = upstream
+        self._outbox = outbox
+        self._reach = reach
+        self._queued = queued
+        self._world = world
+        self._turns = Turns()
+
+    async def write(self, asked: Asked) -> Answer:
+        write = self._sort(asked)
+        names = [f"entity {lane}" for lane in write.lanes]
+        if asked.key is not None:
+            names.append(f"key {asked.key}")
+        if not names:  # nobody else can ask about it, and it stands in nobody's way
+            return await self._try(write)
+        async with self._turns.of(names):
+            return await self._in_turn(write)
+
+    async def _in_turn(self, write: _Write) -> Answer:
+        stood = await self._look(write)
+        if isinstance(stood, Answer):
+            return stood
+        if not stood:
+            return await self._try(write)
+        if write.why_not is not None:  # what its caller can mend is said first
+            raise self._refusal(
+                write, "entity_has_queued_writes" if write.why_not == ONLINE_ONLY else write.why_not
+            )
+        return await self._queue(write, upstream="reachable" if self._reach.is_online else "unreachable")
+
+    async def _look(self, write: _Write) -> Answer | bool:
+        """Return the answer if the key stands; else whether writes to the same entities wait."""
+        if self._outbox is None:
+            return False
+        given = write.asked.key is not None
+        has_open = False
+        for part in write.parts:
+            looked = await self._outbox.look(part.key if given else None, part.lane)
+            if looked.standing is not None:
+                return await self._answer_standing(write, looked.standing)
+            has_open = has_open or looked.has_open
+        return has_open
+
+    # --- trying --------------------------------------------------------------------------------------
+
+    async def _try(self, write: _Write) -> Answer:
+        if not self._reach.is_online:
+            return await self._keep(write, may_be_there=False)
+        try:
+            answer = await self._upstream.request(self._whole(write))
+        except Unreached as error:
+            self._reach.lost(str(error))
+            return await self._keep(write, may_be_there=False)
+        except Unanswered as error:
+            self._reach.lost(str(error))
+            return await self._keep(write, may_be_there=True)
+        if answer.status in UPSTREAM_AWAY and write.why_not is None:
+            return await self._keep(write, may_be_there=True)
+        return answer
+
+    def _whole(self, write: _Write) -> Outgoing:
+        asked = write.asked
+        headers = (*asked.headers, (b"idempotency-key", write.key.encode()))
+        return Outgoing(method=asked.method, path=asked.path, query=asked.query, headers=headers, body=asked.raw)
+
+    async def _keep(self, write: _Write, *, may_be_there: bool) -> Answer:
+        if write.why_not is None:
+            return await self._queue(write, may_be_there=may_be_there)
+        if may_be_there:
+            self._world.observer.publish(WriteRefused("outcome_unknown"))
+            raise OutcomeUnknown(f"it cannot be queued ({write.why_not}), and the upstream may have it")
+        raise self._refusal(write, write.why_not)
+
+    def _refusal(self, write: _Write, reason: str) -> NotQueueable:
+        self._world.observer.publish(WriteRefused(reason))
+        name = write.routed.rule.name if write.routed.rule is not None else "this route"
+        return NotQueueable(f"{name}: {_REASONS[reason]}", reason=reason, retry_after_ms=RETRY_MS)
+
+    # --- queueing ------------------------------------------------------------------------------------
+
+    async def _queue(self, write: _Write, *, may_be_there: bool = False, upstream: str = "unreachable") -> Answer:
+        if self._outbox is None:
+            raise StoreUnavailable("the relay's outbox cannot be used, and nothing was queued: see its log")
+        is_bulk = write.routed.route_class is RouteClass.BULK
+        now = self._world.steady_ms()
+        submissions = []
+        for part in write.parts:
+            row_id = self._world.ids.ulid()
+            submissions.append(
+                Submission(
+                    row_id=row_id,
+                    key=part.key,
+                    fingerprint=write.fingerprint,
+                    destination=part.lane or ALONE + row_id,
+                    envelope=part.envelope,
+                    enqueued_at=now,
+                    # The entries of a bulk go out under keys of their own, which the upstream never saw.
+                    attempts=int(may_be_there and not is_bulk),
+                    is_status_write=part.is_status_write,
+                )
+            )
+        await self._queued.begin_outage_if_away()
+        stood = await self._outbox.accept_many(submissions)
+        for outcome in stood:
+            if isinstance(outcome, MeshError):
+                raise outcome
+            if outcome is not None:  # somebody was faster with this key
+                return await self._answer_standing(write, outcome)
+        for submission in submissions:
+            self._world.observer.publish(EnvelopeQueued(submission.row_id, _route_of(write)))
+        self._queued.queued([submission.destination for submission in submissions])
+        return _receipt([submission.row_id for submission in submissions], write.key, "queued", upstream)
+
+    async def _answer_standing(self, write: _Write, standing: StandingRow) -> Answer:
+        """Answer from what stands under the key; raise the conflict if it stands for something else."""
+        verdict = ADMISSION.judge(Standing(standing.state, standing.fingerprint), write.fingerprint)
+        match verdict:
+            case Busy(word):
+                state = "sending" if word == "inflight" else word
+                upstream = "reachable" if self._reach.is_online else "unreachable"
+                return _receipt([standing.outbox_id], write.key, state, upstream)
+            case Replay():
+                return _replayed(standing.answer)
+            case Conflict(word):
+                raise _conflict(word, standing, write.fingerprint)
+            case Fresh():
+                raise AssertionError("something stands, so the key is not free")
+            case _:
+                assert_never(verdict)
+
+    # --- sorting -------------------------------------------------------------------------------------
+
+    def _sort(self, asked: Asked) -> _Write:
+        routed = self._routes.classify(asked.method, asked.path)
+        if routed.rule is not None and routed.rule.strip:
+            body = strip_fields(asked.body, routed.rule.strip)
+            asked = replace(asked, body=body, raw=orjson.dumps(body)) if body != asked.body else asked
+        key = asked.key or self._world.ids.ulid()
+        parts = tuple(self._parts(asked, routed, key))
+        return _Write(
+            asked=asked,
+            routed=routed,
+            key=key,
+            fingerprint=fingerprint_http_request(asked.method, asked.path, asked.query, asked.raw),
+            parts=parts,
+            why_not=_why_not(asked, routed, parts),
+        )
+
+    def _parts(self, asked: Asked, routed: Routed, key: str) -> list[_Part]:
+        rule = routed.rule
+        if rule is None or routed.route_class is RouteClass.ONLINE_ONLY:
+            entity = routed.entity or self._routes.entity_of(asked.path)
+            return [self._part(asked, routed, key, entity)] if entity is not None else []
+        if routed.route_class is not RouteClass.BULK:
+            return [self._part(asked, routed, key, routed.entity)]
+        return [
+            self._part(
+                replace(
+                    asked,
+                    method="PATCH" if part.routed.rule is None else part.routed.rule.method,
+                    path=part.path,
+                    query="",
+                    body=part.body,
+                    raw=orjson.dumps(part.body),
+                    if_match=None,
+                ),
+                part.routed,
+                f"{key[:BULK_KEY_CHARS]}#{number}",
+                part.routed.entity,
+            )
+            for number, part in enumerate(self._routes.split(rule, asked.body))
+        ]
+
+    def _part(self, asked: Asked, routed: Routed, key: str, entity: str | None) -> _Part:
+        rule = routed.rule
+        return _Part(
+            key=key,
+            lane=entity,
+            envelope=Envelope(
+                method=asked.method,
+                path=asked.path,
+                query=asked.query,
+                key=key,
+                body=msgspec.Raw(asked.raw or b"{}"),
+                if_match=asked.if_match,
+                route_class="append" if routed.route_class is RouteClass.APPEND else "replace",
+                read=None if rule is None else read_path(rule, routed.params),
+                source=asked.source,
+            ),
+            is_status_write=rule is not None and self._routes.is_superseding(rule, asked.body),
+        )
+
+
+class Queued:
+    """The part of the relay that is told of new envelopes; what it does is for whoever puts it together."""
+
+    def queued(self, lanes: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    async def begin_outage_if_away(self) -> None:
+        raise NotImplementedError
+
+
+_REASONS: Final = {
+    ONLINE_ONLY: "it is not one that can wait for the upstream",
+    "needs_expectation": "a write that replaces something waits only with expected_updated_at, expected_status or "
+    "If-Match, so that it cannot overwrite what it never saw",
+    "contains_secret": "it holds what looks like a credential, which is never written to the disk",
+    "too_large": f"its body is larger than the {policy.QUEUED_BYTES_MAX} bytes that may wait",
+    "entity_has_queued_writes": "earlier writes to the same entity are queued, and it cannot wait behind them",
+}
+
+
+def _why_not(asked: Asked, routed: Routed, parts: Sequence[_Part]) -> str | None:
+    """Return why a write cannot wait; None if it can."""
+    if routed.route_class is RouteClass.ONLINE_ONLY or not parts:
+        return ONLINE_ONLY
+    if len(asked.raw) > policy.QUEUED_BYTES_MAX:
+        return "too_large"
+    is_replace = routed.route_class is not RouteClass.APPEND
+    if is_replace and not all(expectation_of(policy.body_of(p.envelope), p.envelope.if_match) for p in parts):
+        return "needs_expectation"
+    if find_secret(asked.body) is not None or any(map(is_credential, (*asked.path.split("/"), asked.query))):
+        return "contains_secret"
+    return None
+
+
+def _receipt(ids: Sequence[str], key: str, state: str, upstream: str) -> Answer:
+    """Say that a write waits: it is evidence of that, and of nothing that was done."""
+    receipt: dict[str, Any] = {
+        "queued": True,
+        "outbox_id": ids[0],
+        "idempotency_key": key,
+        "upstream": upstream,
+        "state": state,
+    }
+    if len(ids) > 1:
+        receipt["outbox_ids"] = list(ids)
+    return Answer(status=202, headers=_JSON, body=orjson.dumps(receipt))
+
+
+def _replayed(answer: Answer | None) -> Answer:
+    if answer is None:
+        raise AssertionError("an acknowledged envelope has an answer")
+    headers = answer.headers or _JSON
+    body = answer.body or b'{"acked": true, "answer": "not kept"}'
+    if not answer.body:
+        headers = _JSON
+    return Answer(status=answer.status, headers=(*headers, (b"idempotent-replayed", b"true")), body=body)
+
+
+def _conflict(word: str, standing: StandingRow, presented: Fingerprint) -> KeyReused:
+    is_same = standing.fingerprint == presented
+    detail = (
+        f"the write under this key is {'dead' if standing.state is OutboxState.DEAD else 'cancelled'}: "
+        "a new one needs a new key"
+        if is_same
+        else "this key stands for another request"
+    )
+    return KeyReused(
+        detail,
+        conflict=word,
+        fingerprint_prefix=prefix(presented),
+        outbox_id=standing.outbox_id,
+        reason=standing.last_error,
+    )
+
+
+def _route_of(write: _Write) -> str:
+    return write.routed.rule.name if write.routed.rule is not None else ""

@@ -1,0 +1,1 @@
+"""Envelopes in edge/outbox.db."""

@@ -1,0 +1,1 @@
+"""Where the rows of an outbox are kept."""

@@ -1,0 +1,255 @@
+"""The law of the relay, under a hub that refuses, dies before and after it commits, and is written to by others.
+
+However tries end, and whatever nobody knows of them: each write is applied once or not at all, the writes to an
+entity in the order they came, and none over a change that its caller had not seen. The same seed, the same luck.
+"""
+
+import asyncio
+import json
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from claudemesh.edge.model import Answer
+from claudemesh.edge.operate import Operating
+from claudemesh.edge.reach import Reach
+from claudemesh.edge.recovery import Recovery
+from claudemesh.edge.replay import Replay
+from claudemesh.edge.routing import load_built_in
+from claudemesh.edge.service import Asked, Relaying
+from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
+from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached
+from claudemesh.kernel.errors import MeshError
+from claudemesh.kernel.outbox import OutboxState
+from claudemesh.runtime.world import World, real_world
+from claudemesh.wire.instants import render_instant
+
+WRITES = 120
+TASKS = ("t1", "t2", "t3")
+JSON = ((b"content-type", b"application/json"),)
+
+
+@dataclass
+class Line:
+    """One line of the hub's journal."""
+
+    key: str
+    entity: str
+    updated_at: str
+    is_foreign: bool
+
+
+class UnluckyHub:
+    """Keeps rows and keys as a hub does, and loses what it pleases of what is said over the wire."""
+
+    def __init__(self, luck: random.Random) -> None:
+        self._luck = luck
+        self._clock = 0
+        self._keys: dict[str, Answer] = {}
+        self._out: defaultdict[str, int] = defaultdict(int)
+        self.rows: dict[str, dict[str, Any]] = {
+            task: {"id": task, "status": "todo", "title": task, "revision": 1, "updated_at": self._now()}
+            for task in TASKS
+        }
+        self.journal = [Line("", task, row["updated_at"], is_foreign=False) for task, row in self.rows.items()]
+        self.faults = 0
+        self.worst = 0  # how many requests to one entity were under way at once
+        self.is_kind = False
+
+    def _now(self) -> str:
+        self._clock += 1
+        return render_instant(self._clock)
+
+    async def request(self, outgoing: Outgoing, *, timeout_s: float | None = None) -> Answer:  # noqa: ARG002
+        fate = 1.0 if self.is_kind else self._luck.random()
+        entity = outgoing.path.split("/")[2] if outgoing.path.startswith("/tasks/") else ""
+        self._out[entity] += bool(entity)
+        self.worst = max(self.worst, *self._out.values(), 0)
+        try:
+            await asyncio.sleep(0)
+            return self._answer(outgoing, fate)
+        finally:
+            self._out[entity] -= bool(entity)
+
+    def _answer(self, outgoing: Outgoing, fate: float) -> Answer:
+        self.faults += fate < 0.5
+        if fate < 0.1:
+            raise Unreached("refused")
+        if fate < 0.2:
+            raise Unanswered("reset before it was read")
+        if fate < 0.25:
+            return Answer(503)
+        answer = self._apply(outgoing)
+        if fate < 0.45:
+            raise Unanswered("reset after it was done")
+        return Answer(504) if fate < 0.5 else answer
+
+    def _apply(self, outgoing: Outgoing) -> Answer:
+        if outgoing.method == "GET":
+            return Answer(200, (), b"{}")
+        key = dict(outgoing.headers)[b"idempotency-key"].decode()
+        if key not in self._keys:
+            answer = self._write(key, outgoing)
+            if answer.status in (409, 412):
+                return answer
+            self._keys[key] = answer
+        return self._keys[key]
+
+    def _write(self, key: str, outgoing: Outgoing) -> Answer:
+        body = json.loads(outgoing.body)
+        if outgoing.method == "POST":
+            self.journal.append(Line(key, "", self._now(), is_foreign=False))
+            return Answer(201, JSON, b"{}")
+        row = self.rows[outgoing.path.split("/")[2]]
+        expected = (body.pop("expected_updated_at", None), body.pop("expected_status", None))
+        if expected[0] not in (None, row["updated_at"]) or expected[1] not in (None, row["status"]):
+            problem = {"code": "revision_conflict", "current": row}
+            return Answer(409, JSON, json.dumps(problem).encode())
+        return self._change(key, row, body, is_foreign=False)
+
+    def _change(self, key: str, row: dict[str, Any], fields: dict[str, Any], *, is_foreign: bool) -> Answer:
+        previous = {name: row[name] for name in ("revision", "updated_at", "status")}
+        row.update(fields, revision=row["revision"] + 1, updated_at=self._now())
+        self.journal.append(Line(key, row["id"], row["updated_at"], is_foreign=is_foreign))
+        return Answer(200, JSON, json.dumps({**row, "previous": previous}).encode())
+
+    def meddle(self) -> None:
+        """Have somebody else change a row."""
+        row = self.rows[self._luck.choice(TASKS)]
+        self._change(f"foreign {len(self.journal)}", row, {"status": "theirs"}, is_foreign=True)
+
+
+def a_write(number: int, luck: random.Random, seen: dict[str, str]) -> Asked:
+    """Return an append, or a change of a task by what was last seen of it: every third no status write."""
+    entity = luck.choice((*TASKS, ""))
+    if not entity:
+        method, path, body = "POST", "/progress/", {"agent": "a", "summary": f"number {number}"}
+    else:
+        method, path = "PATCH", f"/tasks/{entity}"
+        name = "title" if number % 3 == 0 else "status"
+        body = {name: f"by {number}", "expected_updated_at": seen[entity]}
+    raw = json.dumps(body).encode()
+    return Asked(method=method, path=path, query="", body=body, raw=raw, headers=JSON, key=f"k{number:04}")
+
+
+@dataclass
+class Run:
+    hub: UnluckyHub
+    told: dict[str, int]  # key -> what its caller was told
+    expected: dict[str, str]  # key -> the updated_at it went by
+    sent: dict[str, str]  # a key that an operator's decision made -> the envelope's own
+    counts: dict[OutboxState, int]
+
+
+async def run_one(seed: int, folder: Path) -> Run:
+    luck = random.Random(seed)  # noqa: S311  the same seed, the same run
+    here = real_world()
+    world = World(here.clock, here.ids, lambda: 0.0, here.observer)  # no waiting: every backoff is 0 ms
+    outbox, hub = SqliteEnvelopeStore.open(folder / "outbox.db"), UnluckyHub(luck)
+
+    async def probe() -> bool:
+        await asyncio.sleep(0)
+        return hub.is_kind or luck.random() < 0.5
+
+    reach = Reach(probe, world)
+    replay = Replay(outbox, hub, reach, world)  # type: ignore[arg-type]
+    recovery = Recovery(outbox, replay, reach, "host", world)
+    routes = load_built_in()
+    relaying = Relaying(
+        routes=routes,
+        upstream=hub,  # type: ignore[arg-type]
+        outbox=outbox,
+        reach=reach,
+        queued=recovery,
+        world=world,
+    )
+    operating = Operating(outbox, recovery.queued, world)
+    await replay.start()
+    replay.upstream_is_there()
+    running = [asyncio.create_task(replay.run()), asyncio.create_task(reach.run())]
+    seen = {task: row["updated_at"] for task, row in hub.rows.items()}
+    told: dict[str, int] = {}
+    expected: dict[str, str] = {}
+    try:
+        for number in range(WRITES):
+            asked = a_write(number, luck, seen)
+            expected[asked.key or ""] = asked.body.get("expected_updated_at", "")
+            told[asked.key or ""] = await say(relaying, asked, seen)
+            if luck.random() < 0.05:
+                hub.meddle()
+            if luck.random() < 0.1:  # somebody looks at what there is
+                seen.update({task: row["updated_at"] for task, row in hub.rows.items()})
+        hub.is_kind = True
+        await settle(outbox, operating, reach)
+        counts = await outbox.counts()
+        shown = [await outbox.for_operator(one.id) for one in await outbox.page(None, 0, 10_000)]
+        sent = {json.loads(row.payload)["key"]: row.client_message_id for row in shown if row is not None}
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+        await asyncio.to_thread(outbox.close)
+    return Run(hub, told, expected, sent, counts)
+
+
+async def say(relaying: Relaying, asked: Asked, seen: dict[str, str]) -> int:
+    """Say it, now and then twice, as callers do who were not answered in time; return what was told."""
+    try:
+        answers = await asyncio.gather(*(relaying.write(asked) for _ in range(1 + (asked.key or "").endswith("7"))))
+    except MeshError as error:
+        return error.status
+    answer = answers[0]
+    if answer.status == 200 and asked.method == "PATCH":
+        seen[asked.path.split("/")[2]] = json.loads(answer.body)["updated_at"]
+    return answer.status
+
+
+async def settle(outbox: SqliteEnvelopeStore, operating: Operating, reach: Reach) -> None:
+    """Let all of it be sent; what comes to be in conflict is given up."""
+    async with asyncio.timeout(60):
+        while True:
+            reach.poke()
+            for envelope in await outbox.page(OutboxState.CONFLICT, 0, 100):
+                await operating.resolve(envelope.id, "theirs", "a test")
+            counts = await outbox.counts()
+            if not counts[OutboxState.PENDING] + counts[OutboxState.INFLIGHT] + counts[OutboxState.CONFLICT]:
+                return
+            await asyncio.sleep(0)
+
+
+@pytest.mark.req("R4", "R7", "R8")
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_becomes_of_tries_writes_are_applied_once_in_order_and_over_nothing_unseen(
+    seed: int, tmp_path: Path, effort: int
+) -> None:
+    for turn in range(effort):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        run = await run_one(seed + 1_000 * turn, folder)
+        keys = [line.key for line in run.hub.journal if line.key]
+        assert len(keys) == len(set(keys)), "applied twice"
+        check_appends(run)
+        for task in TASKS:
+            check_entity([line for line in run.hub.journal if line.entity == task], run.expected)
+        assert run.hub.worst == 1, "two writes to one entity were under way at once"
+        assert run.hub.faults, "this run had no fault to withstand"
+
+
+def check_appends(run: Run) -> None:
+    appended = {line.key for line in run.hub.journal if line.key and not line.entity}
+    told = {key for key, status in run.told.items() if status in (201, 202) and not run.expected[key]}
+    assert told <= appended, "told and never applied"
+
+
+def check_entity(lines: list[Line], expected: dict[str, str]) -> None:
+    places = {line.updated_at: place for place, line in enumerate(lines)}
+    ours = [line.key for line in lines if line.key and not line.is_foreign]
+    assert ours == sorted(ours), "writes changed places"
+    for place, line in enumerate(lines):
+        if line.key and not line.is_foreign:
+            between = lines[places[expected[line.key]] + 1 : place]
+            assert not any(other.is_foreign for other in between), f"{line.key} overwrote what it never saw"
