@@ -154,6 +154,10 @@ def digest(random: Random) -> str:
     return random.choice(shapes)
 
 
+def ruler(random: Random) -> str:
+    return random.choice(("=", "-", "+-", "_", "=-", "0123456789-", "/")) * random.randint(20, 60)
+
+
 def about(random: Random) -> str:
     return random.choice(ABOUT)
 
@@ -179,6 +183,7 @@ HARMLESS: Final = (
     Kind("picture", "", picture),
     Kind("name of an image", "", inside(image_name)),
     Kind("id of a tool call", "", inside(lambda r: f"toolu_01{chars(r, ALNUM, 22)}")),
+    Kind("ruler", "", ruler),
     Kind("log line", "", log_line),
     Kind("constant", "", inside(lambda r: "_".join(chars(r, UPPER, r.randint(3, 9)) for _ in range(4)))),
 )

@@ -26,7 +26,7 @@ _ALWAYS: Final = (_PASSWORDS - {"pass", "pw"}) | _words(
 )
 _GLUED: Final = ("password", "passwd", "apikey", "secretkey", "accesskey", "privatekey", "authtoken", "accesstoken")
 # Every name of a secret has one of these in it: most names have none, and are done with at once.
-_HINT = re.compile("(?i)pass|pw|secret|cred|auth|cookie|bearer|jwt|key|token|mnemonic|otp|contrase")
+_HINTS: Final = _words("pass pw secret cred auth cookie bearer jwt key token mnemonic otp contrase")
 # A key is a secret if one of these goes before it.
 _OF_KEYS: Final = _words(
     "api access secret private priv auth encryption decryption signing master service account db database",
@@ -72,9 +72,15 @@ def split_words(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
+def may_name_secret(names: str) -> bool:
+    """Tell whether a look at the words is worth it, for one name or for many at once."""
+    low = names.lower()
+    return any(hint in low for hint in _HINTS)
+
+
 def names_secret(name: str) -> bool:
     """Tell whether a field or a variable of this name holds a credential."""
-    if not _HINT.search(name):
+    if not may_name_secret(name):
         return False
     words = ["", *split_words(name), ""]
     return any(map(_is_secret, words, words[1:], words[2:]))

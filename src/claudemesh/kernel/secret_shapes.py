@@ -81,6 +81,8 @@ SHAPES: Final = (
     _shape("age_key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[A-Z0-9]{50}", ""),
 )
 
+_BY_LITERAL: Final = tuple((literal, shape.pattern, shape.kind) for shape in SHAPES for literal in shape.literals)
+
 # --- what no issuer marked ---------------------------------------------------------------------------
 
 _RUN = re.compile(r"[A-Za-z0-9+/_=-]{28,}")
@@ -102,12 +104,9 @@ _BEFORE = ("base64,", "SHA256:", "sha256:")
 
 def find_shape(text: str) -> str | None:
     """Return the kind of the first credential that is one by its shape, in a text without much whitespace."""
-    for kind, literals, pattern in SHAPES:
-        for literal in literals:
-            if literal in text:
-                if pattern.search(text):
-                    return kind
-                break
+    for literal, pattern, kind in _BY_LITERAL:
+        if literal in text and pattern.search(text):
+            return kind
     for run in _RUN.finditer(text):
         start = run.start()
         if is_random(run[0]) and not text.startswith(_BEFORE, max(0, start - 7), start):
@@ -118,12 +117,10 @@ def find_shape(text: str) -> str | None:
 def is_random(run: str) -> bool:
     """Tell whether a run of letters and digits was more likely rolled with dice than written by a person."""
     head = run[:_JUDGED]
-    if _KNOWN.match(head):
+    if head.lower() == head or head.upper() == head or _KNOWN.match(head):
         return False
     classes = head.translate(_CLASSES)
     length = len(classes)
-    if not ("l" in classes and "u" in classes):
-        return False
     changes = sum(map(classes.count, _CHANGES))
     in_words = sum(map(len, _WORDS.findall(classes)))
     return changes >= 0.4 * length and in_words <= 0.4 * length and len(set(head)) >= min(16, length // 2)

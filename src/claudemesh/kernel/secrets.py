@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from claudemesh.kernel.canonical import Json
-from claudemesh.kernel.secret_names import is_opaque, is_placeholder, names_password, names_secret
+from claudemesh.kernel.secret_names import is_opaque, is_placeholder, may_name_secret, names_password, names_secret
 from claudemesh.kernel.secret_shapes import SHORTEST, find_shape
 from claudemesh.kernel.secret_texts import find_written
 
@@ -26,17 +26,33 @@ class Finding(NamedTuple):
 
 def find_secret(value: Json) -> Finding | None:
     """Return the first thing in the value that looks like a credential, by its field's name or by itself."""
-    texts: list[str] = []
-    for leaf in _walk(value):
-        if leaf.promised and _keeps_promise(leaf):
-            return Finding(_render(leaf), "secret_field")
-        if isinstance(leaf.value, str):
-            texts.append(leaf.value)
-    # One look at all of them together is quick, and nearly always the last: no pattern goes beyond a line's end.
-    if find_secret_text("\n".join(texts)) is None:
+    names, texts = _collect(value)
+    if may_name_secret("\n".join(names)):
+        for leaf in _walk(value):
+            if leaf.promised and _keeps_promise(leaf):
+                return Finding(_render(leaf), "secret_field")
+    # A look at all of them together is quick, and nearly always the last: no pattern goes beyond a line's end.
+    if find_secret_text("\n".join((*names, *texts))) is None:
         return None
     found = ((leaf, find_secret_text(leaf.value)) for leaf in _walk(value) if isinstance(leaf.value, str))
     return next((Finding(_render(leaf), finding.kind) for leaf, finding in found if finding), None)
+
+
+def _collect(root: Json) -> tuple[list[str], list[str]]:
+    """Return all names of fields and all texts, in no order."""
+    names: list[str] = []
+    texts: list[str] = []
+    stack = [root]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, str):
+            texts.append(at)
+        elif isinstance(at, dict):
+            names += at
+            stack += at.values()
+        elif isinstance(at, list):
+            stack += at
+    return names, texts
 
 
 def find_secret_text(text: str) -> Finding | None:

@@ -73,6 +73,8 @@ HARMLESS = [
     "toolu_01A09q90qw90lq917835lq9Ab",
     f"data:image/png;base64,{RANDOM}",
     "aB1" * 12,
+    "-" * 60,
+    "1234-5678-" * 6,
     "pass the key: 7 to Bob, pass: 3",
     "ACCESS_KEY_ID in the environment",
 ]
@@ -141,11 +143,44 @@ def test_a_finding_never_shows_the_secret_even_where_it_is_a_name() -> None:
     token = "ghp_" + "a1B2" * 9
     assert find_secret({"a": {token: 1}}) == Finding("body.a.*", "github_token")
     assert find_secret({token: {"password": "hunter"}}) == Finding("body.*.password", "secret_field")
+    assert find_secret({"two words": {"password": "hunter"}}) == Finding("body.*.password", "secret_field")
     assert find_secret({"two words": token}) == Finding("body.*", "github_token")
 
 
 def test_small_letters_stand_where_their_capitals_stood() -> None:
     assert [chr(code) for code in range(sys.maxunicode + 1) if len(_lower(chr(code))) != 1] == []
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "eyJ",
+        "AKIA",
+        "sk-",
+        "pass",
+        "password ",
+        "token: ",
+        'passpass="',
+        "key='",
+        "://a:",
+        "bearer ",
+        "cookie: ",
+        "BEGIN A ",
+        "'x' == ",
+        "M.",
+        "1:",
+        "Aa1",
+        "a" * 27 + " ",
+        "<",
+        "{",
+        "authorization:",
+        "İ",
+    ],
+)
+def test_no_text_makes_it_look_again_and_again(piece: str) -> None:
+    # Were the time to grow with the square of the length, the test's own limit would end it.
+    find_secret_text(piece * (400_000 // len(piece)))
+    find_secret({"a": [piece * 100] * 1_000})
 
 
 def test_a_value_nested_a_hundred_thousand_deep_is_walked() -> None:

@@ -1,0 +1,211 @@
+"""In the relay: what it lets in, what it takes for a secret, and what it says if the upstream does not answer."""
+
+from tests.requirements import Fault
+
+_ADDRESSES = "tests/unit/edge/test_addresses.py"
+_DOOR = "tests/unit/edge/test_door.py"
+_SECRETS = "tests/unit/kernel/test_secrets.py"
+_EXCHANGE = "tests/unit/edge/test_exchange.py"
+_UPSTREAM = "tests/unit/edge/test_upstream.py"
+
+MUTANTS: tuple[Fault, ...] = (
+    # --- secrets ---------------------------------------------------------------------------------------
+    Fault(
+        what="Only the fields at the top are looked at.",
+        file="kernel/secrets.py",
+        old="                stack.append(_Leaf(below, at, name, own or at.promised, bool(own)))",
+        new="                stack.append(_Leaf(str(below), at, name, own or at.promised, bool(own)))",
+        test=f"{_SECRETS}::test_a_field_that_promises_a_secret_and_has_one_is_found",
+    ),
+    Fault(
+        what="A secret that is the name of a field is overlooked.",
+        file="kernel/secrets.py",
+        old='                stack.append(_Leaf(name, at, name, "", is_direct=False))',
+        new="",
+        test=f"{_SECRETS}::test_a_finding_never_shows_the_secret_even_where_it_is_a_name",
+    ),
+    Fault(
+        what="A finding shows the secret, where it is a name.",
+        file="kernel/secrets.py",
+        old="_PLAIN_NAME.fullmatch(step) and find_secret_text(step) is None",
+        new="_PLAIN_NAME.fullmatch(step)",
+        test=f"{_SECRETS}::test_a_finding_never_shows_the_secret_even_where_it_is_a_name",
+    ),
+    Fault(
+        what="Names are compared as they are written: apiKey is none.",
+        file="kernel/secret_names.py",
+        old="[word.lower() for word in _WORD.findall(name)]",
+        new="name.split()",
+        test=f"{_SECRETS}::test_a_field_that_promises_a_secret_and_has_one_is_found",
+    ),
+    Fault(
+        what="Whatever is called a token is taken for one, also how many there were.",
+        file="kernel/secret_names.py",
+        old="before not in _OTHER_TOKENS and (not after or after in _AFTER_TOKEN)",
+        new="True",
+        test=f"{_SECRETS}::test_a_value_without_a_secret_passes",
+    ),
+    Fault(
+        what="A git hash is taken for a secret.",
+        file="kernel/secret_shapes.py",
+        old="    if head.lower() == head or head.upper() == head or _KNOWN.match(head):\n        return False",
+        new="    if len(set(head)) > 8:\n        return True",
+        test=f"{_SECRETS}::test_what_only_speaks_of_secrets_is_none",
+    ),
+    Fault(
+        what="A password in a URL is not looked for.",
+        file="kernel/secret_texts.py",
+        old='return "url_password"',
+        new="return None",
+        test=f"{_SECRETS}::test_a_credential_in_a_text_is_found",
+    ),
+    # --- the door --------------------------------------------------------------------------------------
+    Fault(
+        what="A path that goes up is refused only if it is not encoded.",
+        file="edge/door.py",
+        old="        path = unquote_to_bytes(path)",
+        new="        break",
+        test=f"{_DOOR}::test_44_a_path_that_hides_something_is_refused",
+    ),
+    Fault(
+        what="A target with a host is judged by its path.",
+        file="edge/door.py",
+        old="if (target := scope.get(TARGET)) is not None:",
+        new="if (target := scope.get(TARGET)) is not None and not target.startswith(b'http'):",
+        test=f"{_DOOR}::test_40_a_target_with_a_host_is_not_allowed",
+    ),
+    Fault(
+        what="The server keeps to itself that a request named a host.",
+        file="asgi/server.py",
+        old="                self.scope[TARGET] = self.url  #",
+        new="                pass  #",
+        test="tests/integration/test_http_server.py::test_40_a_target_that_names_a_host_is_told_to_the_app",
+    ),
+    Fault(
+        what="The caller's credential is passed on.",
+        file="edge/door.py",
+        old='    b"user-agent",\n})',
+        new='    b"user-agent",\n    b"authorization",\n})',
+        test=f"{_DOOR}::test_45_only_what_does_no_harm_is_passed_on",
+    ),
+    Fault(
+        what="What Connection names is passed on.",
+        file="edge/door.py",
+        old="return [header for header in kept if header[0] not in hop_by_hop] if hop_by_hop else kept",
+        new="return kept",
+        test=f"{_DOOR}::test_45_what_connection_names_is_dropped_too",
+    ),
+    Fault(
+        what="A bomb is unpacked in full before it is measured.",
+        file="edge/door.py",
+        old="plain = unpacking.decompress(raw, bytes_max + 1)",
+        new="plain = unpacking.decompress(raw, 0)",
+        test=f"{_DOOR}::test_55_a_gzip_bomb_is_refused_as_soon_as_it_is_too_large",
+    ),
+    Fault(
+        what="Of two fields with one name the last one counts.",
+        file="edge/door.py",
+        old="if len(members) != len(pairs):",
+        new="if len(members) > len(pairs):",
+        test=f"{_DOOR}::test_52_a_name_that_stands_twice_is_refused",
+    ),
+    Fault(
+        what="A NUL in the name of a field is let in.",
+        file="edge/door.py",
+        old="            stack += at\n            stack += at.values()",
+        new="            stack += at.values()",
+        test=f"{_DOOR}::test_53_what_not_every_store_can_keep_is_unstorable",
+    ),
+    Fault(
+        what="A million keys are built before they are counted.",
+        file="edge/door.py",
+        old="        if names > NAMES_MAX or values > VALUES_MAX:",
+        new="        if values > VALUES_MAX * 100:",
+        test=f"{_DOOR}::test_54_a_million_parts_are_refused_before_they_are_built",
+    ),
+    # --- the upstream ----------------------------------------------------------------------------------
+    Fault(
+        what="A name is resolved a second time for the connection.",
+        file="edge/upstream.py",
+        old="await loop.sock_connect(plug, (address, self.origin.port))",
+        new="await loop.sock_connect(plug, ((await self._resolver(self.origin.host, 0))[0], self.origin.port))",
+        test=f"{_ADDRESSES}::test_41_the_connection_is_made_to_the_very_address_that_was_judged",
+    ),
+    Fault(
+        what="Only the first address of a name is judged.",
+        file="edge/upstream.py",
+        old="        for address in found:",
+        new="        for address in found[:1]:",
+        test=f"{_ADDRESSES}::test_41_one_address_that_is_not_allowed_spoils_all_of_them",
+    ),
+    Fault(
+        what="An IPv4 address inside of an IPv6 one is not looked at.",
+        file="edge/addresses.py",
+        old="    inner = unwrap(address)",
+        new="    inner = address",
+        test=f"{_ADDRESSES}::test_40_a_name_may_not_resolve_to_what_is_not_public",
+    ),
+    Fault(
+        what="A write whose first try may have got there is told as never sent, if the second finds nobody.",
+        file="edge/upstream.py",
+        old='            raise Unanswered(f"an idle connection was closed, and then: {error}") from error',
+        new="            raise",
+        test=f"{_UPSTREAM}::test_a_request_that_was_once_sent_is_unanswered_even_if_now_nobody_is_there",
+    ),
+    Fault(
+        what="A write without a key is sent twice.",
+        file="edge/upstream.py",
+        old="            if not is_repeatable:",
+        new="            if not raw:",
+        test=f"{_UPSTREAM}::test_a_write_without_a_key_is_never_sent_twice",
+    ),
+    Fault(
+        what="A fresh connection that closes without an answer is asked again.",
+        file="edge/exchange.py",
+        old="        elif self._is_reused:",
+        new="        elif self._future is not None:",
+        test=f"{_EXCHANGE}::test_an_answer_that_breaks_off_is_unanswered_and_not_asked_again",
+    ),
+    Fault(
+        what="What is cut off is taken for the whole answer.",
+        file="edge/exchange.py",
+        old="if self._ends_with_connection and exc is None:",
+        new="if self._status and exc is None:",
+        test=f"{_EXCHANGE}::test_an_answer_that_breaks_off_is_unanswered_and_not_asked_again",
+    ),
+    Fault(
+        what="A connection with something behind the answer serves the next request, which gets that for its own.",
+        file="edge/exchange.py",
+        old="if self._is_spoiled or not self._keeps_alive:",
+        new="if not self._keeps_alive:",
+        test=f"{_UPSTREAM}::test_a_connection_with_something_behind_the_answer_is_not_used_again",
+    ),
+    Fault(
+        what="A redirect is passed on, for the caller to follow.",
+        file="edge/exchange.py",
+        old="                raise RedirectRefused",
+        new="                continue",
+        test=f"{_EXCHANGE}::test_42_a_redirect_is_not_followed",
+    ),
+    Fault(
+        what="A header with a line's end is written as it is.",
+        file="edge/upstream.py",
+        old='if head.count(b"\\n") != lines or head.count(b"\\r") != lines or b"\\0" in head:',
+        new="if not head:",
+        test=f"{_UPSTREAM}::test_44_what_would_break_out_of_its_line_is_not_sent",
+    ),
+    Fault(
+        what="The caller's credential goes along with the relay's own.",
+        file="edge/upstream.py",
+        old='    b"authorization",\n    b"connection",',
+        new='    b"connection",',
+        test=f"{_UPSTREAM}::test_a_request_is_sent_with_the_relays_own_credential_and_no_other",
+    ),
+    Fault(
+        what="An answer of any size is read to its end.",
+        file="edge/exchange.py",
+        old="        if self._bytes > self._limits.answer_bytes_max:",
+        new="        if self._bytes < 0:",
+        test=f"{_EXCHANGE}::test_an_answer_that_is_too_large_is_cut",
+    ),
+)
