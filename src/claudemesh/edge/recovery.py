@@ -26,6 +26,7 @@ from claudemesh.kernel.outbox import OutboxState
 from claudemesh.runtime.world import World
 
 LOOK_EVERY_S: Final = 30.0  # beside being woken by every envelope that is settled
+LOOK_AGAIN_S: Final = 0.2  # after a look: while thousands are settled, not each of them is looked at
 AGENT: Final = "statehub-edge"
 
 Write = Callable[[Asked], Awaitable[Answer]]
@@ -76,6 +77,7 @@ class Recovery(Queued):
             if self._is_open and self._reach.is_online:
                 with suppress(DependencyError):  # a full disk, say: another time
                     await self._look(self._outbox, report_to, write)
+                await asyncio.sleep(LOOK_AGAIN_S)
             self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):

@@ -85,7 +85,8 @@ _BY_LITERAL: Final = tuple((literal, shape.pattern, shape.kind) for shape in SHA
 
 # --- what no issuer marked ---------------------------------------------------------------------------
 
-_RUN = re.compile(r"[A-Za-z0-9+/_=-]{28,}")
+RUN_CHARS_MIN: Final = 28
+_RUN = re.compile(rf"[A-Za-z0-9+/_=-]{{{RUN_CHARS_MIN},}}")
 _JUDGED = 256  # as many characters of a run tell what it is
 _CLASSES = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
@@ -99,6 +100,10 @@ _KNOWN = re.compile(
     r"sha(?:1|224|256|384|512)-|AAAA[BCE]3NzaC1|"
     r"(?:toolu|msg|msgbatch|req|call|resp|run|thread|step|asst|evt|cus|sub|prod|price|batch|event)_|(?:chatcmpl|file|gen)-"
 )
+# Ulids and uuids stand in paths and behind prefixes, and are names, not credentials: a run is judged without them.
+_IDS = re.compile(
+    r"(?<![A-Za-z0-9])(?:[0-7][0-9A-HJKMNP-TV-Z]{25}|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})(?![A-Za-z0-9])"
+)
 _BEFORE = ("base64,", "SHA256:", "sha256:")
 
 
@@ -108,8 +113,12 @@ def find_shape(text: str) -> str | None:
         if literal in text and pattern.search(text):
             return kind
     for run in _RUN.finditer(text):
-        start = run.start()
-        if is_random(run[0]) and not text.startswith(_BEFORE, max(0, start - 7), start):
+        start, rest = run.start(), _IDS.sub("", run[0])
+        if (
+            len(rest) >= RUN_CHARS_MIN
+            and is_random(rest)
+            and not text.startswith(_BEFORE, max(0, start - 7), start)
+        ):
             return "high_entropy"
     return None
 

@@ -190,3 +190,23 @@ def test_a_value_nested_a_hundred_thousand_deep_is_walked() -> None:
     found = find_secret(value)
     assert found
     assert found.kind == "secret_field"
+
+
+@pytest.mark.req("R6")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see /tasks/01M7PC0VA7PY98V64TKMTPDERC for more",
+        "http://127.0.0.1:18000/tasks/01M7PC0VABQC6TDQYC8YGF7Y2M",
+        "recovery-01M7PC0VA3EV57GC4YYM7S8VPJ",
+        "handed over as work-item/550e8400-e29b-41d4-a716-446655440000/Step-Two",
+    ],
+)
+def test_a_path_or_a_prefix_before_an_id_makes_no_credential_of_it(text: str) -> None:
+    assert find_secret_text(text) is None
+    assert find_secret({"summary": text}) is None
+
+
+@pytest.mark.req("R6")
+def test_an_id_beside_it_hides_no_credential() -> None:
+    assert find_secret_text("/tasks/01M7PC0VA7PY98V64TKMTPDERC/q9Zr7Tx2Lm5Vb8Nc4Kd1Jf6Hg3Ws0Pa") is not None
