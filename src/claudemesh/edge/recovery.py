@@ -74,11 +74,11 @@ class Recovery(Queued):
             return
         self._is_open = await self._outbox.open_outage() is not None
         while True:
+            self._wake.clear()  # before looking: whatever happens meanwhile has it look once more
             if self._is_open and self._reach.is_online:
                 with suppress(DependencyError):  # a full disk, say: another time
                     await self._look(self._outbox, report_to, write)
                 await asyncio.sleep(LOOK_AGAIN_S)
-            self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._wake.wait()
