@@ -337,7 +337,7 @@ def test_55_a_gzip_bomb_is_refused_as_soon_as_it_is_too_large(monkeypatch: pytes
 
 
 def test_55_what_is_packed_honestly_is_unpacked() -> None:
-    assert decode_body(gzip.compress(b'{"a":1}'), b"GZIP") == b'{"a":1}'
+    assert decode_body(gzip.compress(b'{"a":1}', mtime=0), b"GZIP") == b'{"a":1}'
     assert decode_body(b"{}", None) == b"{}"
     assert decode_body(b"{}", b"identity") == b"{}"
 
@@ -348,8 +348,8 @@ def test_55_what_is_packed_honestly_is_unpacked() -> None:
         (b"{}", b"br", JsonOnly),
         (b"{}", b"gzip, gzip", JsonOnly),
         (b"{}", b"gzip", InvalidRequest),
-        (gzip.compress(b"{}")[:-4], b"gzip", InvalidRequest),
-        (gzip.compress(b"{}") * 2, b"gzip", InvalidRequest),
+        (gzip.compress(b"{}", mtime=0)[:-4], b"gzip", InvalidRequest),
+        (gzip.compress(b"{}", mtime=0) * 2, b"gzip", InvalidRequest),
     ],
 )
 def test_55_what_is_packed_otherwise_is_refused(raw: bytes, encoding: bytes, error: type[MeshError]) -> None:
