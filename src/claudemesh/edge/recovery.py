@@ -9,6 +9,7 @@ the upstream itself: as a write like any other, under a key of the outage's own.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -64,18 +65,21 @@ class Recovery(Queued):
     def upstream_is_away(self) -> None:
         """Nothing to do: an outage begins with what it keeps waiting."""
 
+    def hurry(self) -> None:
+        self._wake.set()
+
     # --- the loop ------------------------------------------------------------------------------------
 
     async def run(self, report_to: str | None, write: Write) -> None:
         """Look whether an outage is over whenever something was settled, until cancelled."""
         if self._outbox is None:
             return
-        self._is_open = await self._outbox.open_outage() is not None
+        self._is_open = await self._outbox.open_outage() is not None or self._is_open
         while True:
+            self._wake.clear()  # before looking: what is settled meanwhile is looked at again
             if self._is_open and self._reach.is_online:
                 with suppress(DependencyError):  # a full disk, say: another time
                     await self._look(self._outbox, report_to, write)
-            self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._wake.wait()
@@ -85,11 +89,12 @@ class Recovery(Queued):
         if outage is None:
             self._is_open = False
             return
-        if outage.online_at is None:
-            await outbox.back_online(self._reach.since_ms)
         counts = await outbox.counts()
         if counts[OutboxState.PENDING] or counts[OutboxState.INFLIGHT]:
             return
+        if outage.online_at is None:  # once: after a restart in between it is reported in the same words
+            await outbox.back_online(self._reach.since_ms)
+            outage = replace(outage, online_at=self._reach.since_ms)
         results = await outbox.results(outage.first_seq)
         if report_to is not None:
             with suppress(MeshError):  # it is a courtesy: the outage is over all the same
