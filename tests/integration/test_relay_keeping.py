@@ -335,7 +335,12 @@ async def test_the_end_of_an_outage_is_told_once_with_its_results(
     assert [seen.key for seen in upstream.writes].count(f"recovery-{told.outage_id}") == 1
     await edge.restart()
     await edge.ask("POST", "/progress/", NOTE)
-    assert len([body for _, body in upstream.log if body.get("agent") == "statehub-edge"]) == 1
+    await edge.go_offline(upstream)
+    await edge.queue("POST", "/progress/", NOTE, key="of the next one")
+    await edge.go_online(upstream)
+    await edge.until_heard(Recovered, 2)
+    assert [seen.key for seen in upstream.writes].count(f"recovery-{told.outage_id}") == 1
+    assert len({event.outage_id for event in edge.heard(Recovered)}) == 2
     await edge.stop()
 
 

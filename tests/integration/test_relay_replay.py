@@ -259,6 +259,24 @@ async def test_what_somebody_else_wrote_in_between_is_never_overwritten(
 
 
 @pytest.mark.req("R8")
+async def test_a_write_is_not_rebased_over_what_the_one_before_it_did_not_mind(
+    edge: Edge, upstream: FakeUpstream
+) -> None:
+    row = upstream.row("/tasks/1")
+    await edge.go_offline(upstream)
+    first = await edge.queue("PATCH", "/tasks/1", {"title": "T", "expected_status": "todo"})
+    second = await edge.queue("PATCH", "/tasks/1", at(row, note="mine"))
+    third = await edge.queue("PATCH", "/tasks/2", {"note": "mine"}, if_match='"1"')
+    upstream.row("/tasks/1", note="theirs")  # its status is what it was
+    upstream.row("/tasks/2", note="mine", title="theirs")
+    await edge.go_online(upstream)
+    await edge.until_state(first["outbox_id"], "acked")
+    await edge.until_state(second["outbox_id"], "conflict")
+    await edge.until_state(third["outbox_id"], "acked")
+    assert (upstream.rows["/tasks/1"]["title"], upstream.rows["/tasks/1"]["note"]) == ("T", "theirs")
+
+
+@pytest.mark.req("R8")
 async def test_a_lost_answer_is_no_licence_to_overwrite_what_came_after_it(
     edge: Edge, upstream: FakeUpstream
 ) -> None:
@@ -413,9 +431,9 @@ async def test_what_was_tried_is_not_replayed_when_its_key_may_be_forgotten_and_
     await upstream.until(lambda: any("idempotency-policy" in seen.target for seen in upstream.seen))
     upstream.acts.append(LOSE)
     tried = await edge.queue("POST", "/progress/", NOTE, key="tried")
+    never = await edge.queue("POST", "/progress/", NOTE, key="never")
     clock.advance(2 * DAY_MS)
     younger = await edge.queue("POST", "/progress/", NOTE, key="younger")
-    never = await edge.queue("POST", "/progress/", NOTE, key="never")
     await edge.stop()
     clock.advance(37 * DAY_MS + 1)  # the first is 39 days old: a day before the upstream forgets its key
     await edge.start()
