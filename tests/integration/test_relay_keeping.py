@@ -336,7 +336,7 @@ async def test_the_end_of_an_outage_is_told_once_with_its_results(
     await edge.restart()
     await edge.ask("POST", "/progress/", NOTE)
     await edge.go_offline(upstream)
-    await edge.queue("POST", "/progress/", NOTE, key="of the next one")
+    await edge.queue("POST", "/progress/", NOTE, key="next")
     await edge.go_online(upstream)
     await edge.until_heard(Recovered, 2)
     assert [seen.key for seen in upstream.writes].count(f"recovery-{told.outage_id}") == 1
