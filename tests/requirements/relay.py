@@ -1,5 +1,6 @@
 """Contract 7: the edge relay."""
 
+from tests.requirements import relayed
 from tests.requirements.model import Fault, Requirement
 
 _ROUTING = "tests/unit/edge/test_routing.py"
@@ -69,11 +70,41 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
         ),
     ),
-    Requirement("R4", "The relay forwards, or queues durably and says it is queued.", "contract 7", "planned"),
-    Requirement("R5", "Envelopes keep their states; a corrupt file stops queueing only.", "contract 7", "planned"),
-    Requirement("R6", "No secret is ever written to the relay's disk.", "contract 7", "planned"),
-    Requirement("R7", "Replay keeps entity order; a bad envelope blocks its own only.", "contract 7", "planned"),
-    Requirement("R8", "A replacing write needs an expectation; a stale one conflicts.", "contract 7", "planned"),
+    Requirement(
+        "R4",
+        "The relay forwards, or queues durably and says it is queued.",
+        "contract 7",
+        "proven",
+        faults=relayed.R4,
+    ),
+    Requirement(
+        "R5",
+        "Envelopes keep their states; a corrupt file stops queueing only.",
+        "contract 7",
+        "proven",
+        faults=relayed.R5,
+    ),
+    Requirement("R6", "No secret is ever written to the relay's disk.", "contract 7", "proven", faults=relayed.R6),
+    Requirement(
+        "R7",
+        "Replay keeps entity order; a bad envelope blocks its own only.",
+        "contract 7",
+        "proven",
+        faults=relayed.R7,
+    ),
+    Requirement(
+        "R8",
+        "A replacing write needs an expectation; a stale one conflicts.",
+        "contract 7",
+        "proven",
+        faults=relayed.R8,
+    ),
     Requirement("R9", "Operators see, settle and rehearse an outage by command.", "contract 7", "planned"),
-    Requirement("R10", "The relay is measured, and a queued write has no side effect.", "contract 7", "planned"),
+    Requirement(
+        "R10",
+        "The relay is measured, and a queued write has no side effect.",
+        "contract 7",
+        "proven",
+        faults=relayed.R10,
+    ),
 )

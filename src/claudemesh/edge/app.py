@@ -8,6 +8,7 @@ import asyncio
 import ipaddress
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -51,10 +52,10 @@ from claudemesh.runtime.world import World, real_world
 EXIT_OK: Final = 0
 STOP_GRACE_S: Final = 5.0
 SWEEP_EVERY_S: Final = 3_600.0
-REFUSE_PCT: Final = 95
 PROBE_S: Final = 3.0
 POLICY_PATH: Final = "/.well-known/idempotency-policy"
 KEY_EXPIRY: Final = "key_expiry_ms"
+KEY_EXPIRY_MAX_MS: Final = 3_650 * DAY_MS  # more is as good as for ever
 
 Ready = Callable[[str], None]  # called with the relay's URL once it answers
 
@@ -178,8 +179,8 @@ class Relay:
         )
         self.parts.metrics.attach(world.observer)
         if outbox is not None:
-            room = limits.reserved_bytes
-            outbox.limit(accepts_bytes=room * REFUSE_PCT // 100, claims_bytes=room)
+            # What waits is sent however full it is: nothing else would ever make room.
+            outbox.limit(accepts_bytes=limits.reserved_bytes, claims_bytes=sys.maxsize)
 
     async def serve(self, stop: asyncio.Event, ready: Ready) -> None:
         if self._replay is not None:
@@ -238,7 +239,9 @@ class Relay:
         except (Unreached, Unanswered, MeshError, orjson.JSONDecodeError):
             return None
         expiry_s = published.get("expiry_s") if isinstance(published, dict) else None
-        return expiry_s * 1000 if isinstance(expiry_s, int) and expiry_s > 0 else None
+        if not isinstance(expiry_s, int) or isinstance(expiry_s, bool) or expiry_s <= 0:
+            return None
+        return min(expiry_s * 1000, KEY_EXPIRY_MAX_MS)
 
     async def _remembered_expiry(self) -> int:
         remembered = None if self._outbox is None else await self._outbox.recall(KEY_EXPIRY)
@@ -311,12 +314,22 @@ def read_credential(settings: EdgeSettings, place: Place) -> Callable[[], str | 
 
     def read() -> str | None:
         try:
-            return read_private(path).decode().strip() or None
+            token = read_private(path).decode().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the token file {path} cannot be read") from error
+        if any(not "!" <= character <= "~" for character in token):
+            raise ConfigError(f"the token in {path} is not of visible ASCII characters")
+        return token or None
+
+    def read_again() -> str | None:
+        """Return what stands there now; if that cannot be shown, it may be later, and until then all waits."""
+        try:
+            return read()
+        except ConfigError as error:
+            raise Unreached(str(error)) from error
 
     read()
-    return read
+    return read_again
 
 
 def parse_listen(text: str) -> tuple[str, int]:

@@ -12,6 +12,7 @@ import msgspec
 
 from claudemesh.asgi.events import RequestFailed
 from claudemesh.asgi.messages import (
+    TARGET,
     App,
     Receive,
     Request,
@@ -90,7 +91,8 @@ class RelayApp:
         self._router = router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in self._own:
+        is_own = scope["path"] in self._own and TARGET not in scope  # one that names a host is nobody's
+        if scope["type"] != "http" or is_own:
             await self._router(scope, receive, send)
             return
         try:

@@ -54,6 +54,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     query: str = ""
     key: str  # under which the upstream knows it; an operator's retry has a fresh one
     body: msgspec.Raw = msgspec.Raw(b"{}")
+    is_bodiless: bool = False  # it came without one, and goes out without one
     if_match: str | None = None
     route_class: str
     read: str | None = None  # where the upstream shows the row that is written

@@ -73,13 +73,13 @@ class Operating:
         row, shown, _ = await self._row(row_id)
         _allow(row, {OutboxState.PENDING, OutboxState.CONFLICT, OutboxState.DEAD}, "cancelled")
         await self._outbox.retire(row, self._world.steady_ms(), by)
-        return await self._decided(row, "cancel", by, lane=shown.seen.entity)
+        return await self._decided(row, "cancel", by, lane=_lane_of(shown))
 
     async def mark_dead(self, row_id: str, by: str) -> EnvelopeShown:
         row, shown, _ = await self._row(row_id)
         _allow(row, {OutboxState.PENDING, OutboxState.CONFLICT}, "marked dead")
         await self._outbox.condemn(row, "marked_dead")
-        return await self._decided(row, "mark-dead", by, lane=shown.seen.entity)
+        return await self._decided(row, "mark-dead", by, lane=_lane_of(shown))
 
     async def resolve(self, row_id: str, keep: Keep, by: str) -> EnvelopeShown:
         """Decide a conflict: give ours up, or write it over what stands there now, and over nothing newer."""
@@ -87,7 +87,7 @@ class Operating:
         _allow(row, {OutboxState.CONFLICT}, "resolved")
         if keep == "theirs":
             await self._outbox.retire(row, self._world.steady_ms(), f"{by}: kept theirs")
-            return await self._decided(row, "keep-theirs", by, lane=shown.seen.entity)
+            return await self._decided(row, "keep-theirs", by, lane=_lane_of(shown))
         theirs = await self._outbox.theirs(row.seq)
         if not isinstance(theirs, dict):
             raise StateError("what stands there is not known: `retry` asks once more, and shows it")
@@ -156,8 +156,7 @@ class Operating:
         # Under a fresh key: what was refused under the old one may be kept there as its answer.
         fresh = msgspec.structs.replace(envelope, key=self._world.ids.ulid())
         await self._outbox.reopen(row, fresh, self._world.steady_ms())
-        if shown.seen.entity is not None:
-            self._queued([shown.seen.entity])
+        self._queued([_lane_of(shown)])
 
     async def _again(self, row: OperatorsRow, shown: EnvelopeShown, envelope: Envelope, by: str) -> EnvelopeShown:
         row_id, key = self._world.ids.ulid(), self._world.ids.ulid()
@@ -182,6 +181,10 @@ class Operating:
             self._queued([lane])  # what waited behind it may go on
         self._world.observer.publish(EnvelopeDecided(row.row_id, what, by))
         return await self.show(row.row_id)
+
+
+def _lane_of(shown: EnvelopeShown) -> str:
+    return shown.seen.entity or ALONE + shown.seen.id
 
 
 def _allow(row: OperatorsRow, states: set[OutboxState], what: str) -> None:

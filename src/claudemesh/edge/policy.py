@@ -3,18 +3,16 @@
 Routes are sorted in `routing`; what a body may hold is for `door`; the table of states is `kernel.outbox`.
 """
 
+import re
 from typing import Any, Final
 
 import msgspec
 import orjson
 
 from claudemesh.edge.model import Answer, Envelope, Expectation, Rebase
-from claudemesh.kernel.secrets import find_secret
+from claudemesh.kernel.secrets import find_secret_text
 
 QUEUED_BYTES_MAX: Final = 256 * 1024  # of a body that may wait
-KEPT_BYTES_MAX: Final = 64 * 1024  # of an answer that is kept for a retry
-
-KEPT_HEADERS: Final = frozenset({b"content-type", b"etag", b"location", b"last-modified"})
 
 UPSTREAM_AWAY: Final = frozenset({502, 503, 504})  # a gateway says it: nobody is behind it
 REFUSES_US: Final = frozenset({401, 403})
@@ -24,6 +22,9 @@ EXPECTED_STATUS: Final = "expected_status"
 EXPECTATIONS: Final = frozenset({EXPECTED_UPDATED_AT, EXPECTED_STATUS})
 
 Json = dict[str, Any]
+
+
+_CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
 # --- expectations ------------------------------------------------------------------------------------
@@ -52,7 +53,10 @@ def envelope_expectation(envelope: Envelope) -> Expectation:
 
 def with_expectation(envelope: Envelope, wanted: Expectation) -> Envelope:
     """Return the envelope with another expectation, and with that one only."""
-    fields = {name: value for name, value in body_of(envelope).items() if name not in EXPECTATIONS}
+    body = body_of(envelope)
+    if not isinstance(body, dict):  # then its expectation is in the header
+        return msgspec.structs.replace(envelope, if_match=wanted.if_match)
+    fields = {name: value for name, value in body.items() if name not in EXPECTATIONS}
     if wanted.updated_at is not None:
         fields[EXPECTED_UPDATED_AT] = wanted.updated_at
     if wanted.status is not None:
@@ -112,7 +116,8 @@ def on_theirs(mine: Expectation, theirs: Json) -> Expectation:
 def holds(theirs: Any, envelope: Envelope) -> bool:  # noqa: ANN401  JSON is anything
     """Say whether the row there already has every value that the write would give it."""
     body = body_of(envelope)
-    written = {name: value for name, value in body.items() if name not in EXPECTATIONS}
+    fields = body if isinstance(body, dict) else {}
+    written = {name: value for name, value in fields.items() if name not in EXPECTATIONS}
     return (
         isinstance(theirs, dict)
         and bool(written)
@@ -136,7 +141,7 @@ def is_conflict(answer: Answer) -> bool:
 
 def problem_code(answer: Answer) -> str | None:
     code = _row_in(answer).get("code")
-    return code if isinstance(code, str) and len(code) <= 64 and code.isprintable() else None  # noqa: PLR2004
+    return code if isinstance(code, str) and _CODE.fullmatch(code) and find_secret_text(code) is None else None
 
 
 def retry_after_ms(answer: Answer) -> int | None:
@@ -149,11 +154,19 @@ def outcome_status(answer: Answer) -> int:
     """Return the status by which the shared table reads an answer."""
     if 200 <= answer.status < 300:  # noqa: PLR2004  HTTP's own range
         return 200
-    if answer.status == 409 and retry_after_ms(answer) is not None:  # noqa: PLR2004  the same write is under way
+    if answer.status == 409 and header(answer, b"retry-after"):  # noqa: PLR2004  the same write is under way
         return 425
     if answer.status in REFUSES_US:  # our credential is wrong, not the write
         return 425
     return answer.status
+
+
+def meant(answer: Answer) -> Answer:
+    """Return what an answer stands for: one that was not kept under its key is known by its status alone."""
+    if answer.status != 409 or problem_code(answer) != "answer_not_kept":  # noqa: PLR2004
+        return answer
+    status = _row_in(answer).get("status_code")
+    return Answer(status=status) if isinstance(status, int) and 200 <= status < 500 else answer  # noqa: PLR2004
 
 
 def current_in(answer: Answer) -> Any:  # noqa: ANN401  JSON is anything
@@ -167,20 +180,3 @@ def _row_in(answer: Answer) -> Json:
     except orjson.JSONDecodeError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def kept(answer: Answer) -> Answer:
-    """Return what of an answer may be kept on the disk: nothing of its body if that is large or holds a secret."""
-    headers = tuple((name, value) for name, value in answer.headers if name in KEPT_HEADERS)
-    return Answer(status=answer.status, headers=headers, body=kept_json(answer.body) or b"")
-
-
-def kept_json(body: bytes | None) -> bytes | None:
-    """Return JSON that may be kept on the disk, or None."""
-    if not body or len(body) > KEPT_BYTES_MAX:
-        return None
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-    return None if find_secret(parsed) is not None else body

@@ -7,7 +7,6 @@ credential is there, but nothing is replayed to it: it is asked again once a min
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -32,13 +31,16 @@ class Replaying(Protocol):
 
     def upstream_is_away(self) -> None: ...
 
+    def hurry(self) -> None: ...
+
 
 class Reach:
     def __init__(self, probe: Callable[[], Awaitable[bool]], world: World) -> None:
         self._probe = probe
         self._world = world
         self._listeners: list[Replaying] = []
-        self._poke = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._is_asked = False  # an operator says that it is time
         self._failures = 0
         self.state = State.ONLINE
         self.since_ms = world.steady_ms()
@@ -66,24 +68,32 @@ class Reach:
     def poke(self) -> None:
         """Ask at once: an operator says that it is there."""
         self._failures = 0
-        self._poke.set()
+        self._is_asked = True
+        self._wake.set()
+        for listener in self._listeners:
+            listener.hurry()
 
     async def run(self) -> None:
         """Ask, for as long as it is away, until cancelled."""
         while True:
-            await self._pause()
-            if self.state is State.REFUSED:
+            is_due = await self._pause()
+            if self.state is State.REFUSED and is_due:
                 self._return()
             elif self.state is State.OFFLINE:
                 self._failures += 1
                 if await self._probe() and self.state is State.OFFLINE:
                     self._return()
 
-    async def _pause(self) -> None:
-        with suppress(TimeoutError):
+    async def _pause(self) -> bool:
+        """Wait; say whether it was long enough, or somebody asked. Else there is only something new to wait for."""
+        try:
             async with asyncio.timeout(self._wait_s()):
-                await self._poke.wait()
-        self._poke.clear()
+                await self._wake.wait()
+        except TimeoutError:
+            return True
+        self._wake.clear()
+        is_asked, self._is_asked = self._is_asked, False
+        return is_asked
 
     def _wait_s(self) -> float | None:
         if self.state is State.ONLINE:
@@ -100,7 +110,7 @@ class Reach:
 
     def _become(self, state: State) -> None:
         self.state, self.since_ms = state, self._world.steady_ms()
-        self._poke.set()  # whoever waits goes by another clock now
+        self._wake.set()  # whoever waits goes by another clock now
         for listener in self._listeners:
             if state is State.ONLINE:
                 listener.upstream_is_there()

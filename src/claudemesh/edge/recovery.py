@@ -10,6 +10,7 @@ own.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -66,13 +67,16 @@ class Recovery(Queued):
     def upstream_is_away(self) -> None:
         """Nothing to do: an outage begins with what it keeps waiting."""
 
+    def hurry(self) -> None:
+        self._wake.set()
+
     # --- the loop ------------------------------------------------------------------------------------
 
     async def run(self, report_to: str | None, write: Write) -> None:
         """Look whether an outage is over whenever something was settled, until cancelled."""
         if self._outbox is None:
             return
-        self._is_open = await self._outbox.open_outage() is not None
+        self._is_open = await self._outbox.open_outage() is not None or self._is_open
         while True:
             self._wake.clear()  # before looking: whatever happens meanwhile has it look once more
             if self._is_open and self._reach.is_online:
@@ -88,11 +92,12 @@ class Recovery(Queued):
         if outage is None:
             self._is_open = False
             return
-        if outage.online_at is None:
-            await outbox.back_online(self._reach.since_ms)
         counts = await outbox.counts()
         if counts[OutboxState.PENDING] + counts[OutboxState.INFLIGHT] > await outbox.blocked():
             return
+        if outage.online_at is None:  # once: after a restart in between it is reported in the same words
+            await outbox.back_online(self._reach.since_ms)
+            outage = replace(outage, online_at=self._reach.since_ms)
         results = await outbox.results(outage.first_seq)
         if report_to is not None:
             with suppress(MeshError):  # it is a courtesy: the outage is over all the same

@@ -12,11 +12,13 @@ import orjson
 
 from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeSettled, Warned
+from claudemesh.edge.keeping import kept, kept_json
 from claudemesh.edge.model import Answer, Envelope, Headers, Settlement, Source
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore, read_envelope
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.clock import DAY_MS
+from claudemesh.kernel.errors import InvalidRequest, MeshError
 from claudemesh.kernel.outbox import OutboxEvent
 from claudemesh.kernel.retry import derive_backoff_ms
 from claudemesh.kernel.write_errors import BadGateway
@@ -25,6 +27,7 @@ from claudemesh.outbox.reading import read_outcome
 from claudemesh.outbox.sender import Sender
 from claudemesh.runtime.world import World
 
+UNSENDABLE: Final = Answer(status=400, body=b'{"code": "unsendable"}')
 MARGIN_MS: Final = DAY_MS  # before the upstream forgets a key
 PAGE: Final = 256
 
@@ -110,6 +113,9 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
             return Outcome(envelope)
         except BadGateway as error:
             return Outcome(envelope, Answer(status=error.status))
+        except (InvalidRequest, UnicodeError):  # imported from elsewhere, and no request at all
+            return Outcome(envelope, UNSENDABLE)
+        answer = policy.meant(answer)
         if answer.status in policy.REFUSES_US:
             self._reach.refused(answer.status)
         theirs = await self._theirs(link, envelope, answer) if policy.is_conflict(answer) else None
@@ -123,7 +129,7 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
         try:
             found = await link.request(Outgoing(method="GET", path=envelope.read))
             return orjson.loads(found.body) if found.status == 200 else None  # noqa: PLR2004
-        except (Unreached, Unanswered, BadGateway, orjson.JSONDecodeError):
+        except (Unreached, Unanswered, MeshError, orjson.JSONDecodeError):
             return None
 
     # --- what it means ---------------------------------------------------------------------------------
@@ -136,15 +142,17 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
         if outcome is None or outcome.answer is None:
             was_sent = outcome is None or outcome.was_sent
             error = "no_answer" if was_sent else "unreachable"
+            # Asking whether the upstream is there has a backoff of its own; one that breaks connections waits too.
+            wait_ms = derive_backoff_ms(row.attempts + 1, self._roll()) if was_sent else 0
             failed = Settlement(
                 seq=row.seq,
                 event=OutboxEvent.FAILED,
                 at=now,
-                next_attempt_at=now,
+                next_attempt_at=now + wait_ms,
                 attempted=was_sent,
                 last_error=error,
             )
-            return failed, 0  # asking whether the upstream is there has a backoff of its own
+            return failed, wait_ms
         if policy.is_conflict(outcome.answer):
             return self._read_conflict(row, outcome, now), None
         return self._read_answer(row, outcome.envelope, outcome.answer, others_pass=others_pass)
@@ -157,7 +165,7 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
                 seq=row.seq,
                 event=OutboxEvent.ACCEPTED,
                 at=now,
-                answer=policy.kept(answer),
+                answer=kept(answer),
                 last_error="already_there",  # by another's hand: those behind it never saw that, so no rebase
             )
         return Settlement(
@@ -165,7 +173,7 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
             event=OutboxEvent.CONFLICTED,
             at=now,
             last_error="revision_conflict",
-            theirs=policy.kept_json(theirs),
+            theirs=kept_json(theirs),
         )
 
     def _read_answer(
@@ -190,7 +198,7 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
             next_attempt_at=now + (wait_ms or 0),
             server_failed=reading.is_server_failure,
             last_error=reading.last_error,
-            answer=None if wait_ms is not None else policy.kept(answer),
+            answer=None if wait_ms is not None else kept(answer),
             rebase=policy.derive_rebase(envelope, answer) if is_accepted and has_entity else None,
         )
         return settlement, wait_ms
@@ -220,5 +228,5 @@ def outgoing(envelope: Envelope) -> Outgoing:
         path=envelope.path,
         query=envelope.query,
         headers=tuple(headers),
-        body=bytes(envelope.body),
+        body=b"" if envelope.is_bodiless else bytes(envelope.body),
     )

@@ -5,6 +5,7 @@ queues too; else it is tried. What did not get through is queued if its route, i
 it, under the key of the first try. A queued write is never answered as a done one.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ import orjson
 
 from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeQueued, WriteRefused
+from claudemesh.edge.keeping import holds_credential
 from claudemesh.edge.model import Answer, Envelope, Headers, Source, StandingRow, Submission
 from claudemesh.edge.policy import UPSTREAM_AWAY
 from claudemesh.edge.reach import Reach
@@ -22,7 +24,6 @@ from claudemesh.edge.routing import Part, Policy, RouteClass, Routed, read_path,
 from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore
 from claudemesh.edge.turns import Turns
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
-from claudemesh.idempotency.policy import is_credential
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
 from claudemesh.kernel.errors import MeshError, StoreUnavailable
 from claudemesh.kernel.fingerprint import Fingerprint, fingerprint_http_request, prefix
@@ -35,6 +36,7 @@ ONLINE_ONLY: Final = "online_only"
 RETRY_MS: Final = 5_000  # when to come back with what cannot be queued
 BULK_KEY_CHARS: Final = 200  # of a bulk's key, so that those of its entries are keys too
 
+_BY_PROGRESS: Final = ("queued", "sending", "conflict")
 _JSON: Final[Headers] = ((b"content-type", b"application/json"),)
 NOWHERE: Final = Source()
 
@@ -97,9 +99,7 @@ class _Write:
         if rule is None or self.routed.route_class is not RouteClass.BULK:
             return (_part(self._routes, self.asked, self.routed, self.key, self.lanes[0] if self.lanes else None),)
         entries = enumerate(self._routes.split(rule, self.asked.body))
-        return tuple(
-            _entry(self._routes, self.asked, part, f"{self.key[:BULK_KEY_CHARS]}#{n}") for n, part in entries
-        )
+        return tuple(_entry(self._routes, self.asked, part, f"{_short(self.key)}#{n}") for n, part in entries)
 
     @cached_property
     def why_not(self) -> str | None:
@@ -112,7 +112,8 @@ class _Write:
         is_replace = self.routed.route_class is not RouteClass.APPEND
         if is_replace and not all(policy.envelope_expectation(part.envelope) for part in self.parts):
             return "needs_expectation"
-        if find_secret(asked.body) is not None or any(map(is_credential, (*asked.path.split("/"), asked.query))):
+        told = (asked.path, asked.query, asked.if_match or "")
+        if find_secret(asked.body) is not None or any(map(holds_credential, told)):
             return "contains_secret"
         return None
 
@@ -149,10 +150,11 @@ class Relaying:
             return await self._in_turn(write)
 
     async def _in_turn(self, write: _Write) -> Answer:
-        stood = await self._look(write)
-        if isinstance(stood, Answer):
-            return stood
-        if not stood:
+        standing, has_open = await self._look(write)
+        if standing and None not in standing:
+            return self._answer_standing(write, standing)
+        # Of a bulk some entries may stand: a full disk kept the others out. They wait too now.
+        if not has_open and not any(standing):
             return await self._try(write)
         if write.why_not is not None:  # what its caller can mend is said first
             raise self._refusal(
@@ -160,18 +162,13 @@ class Relaying:
             )
         return await self._queue(write, upstream="reachable" if self._reach.is_online else "unreachable")
 
-    async def _look(self, write: _Write) -> Answer | bool:
-        """Return the answer if the key stands; else whether writes to the same entities wait."""
+    async def _look(self, write: _Write) -> tuple[list[StandingRow | None], bool]:
+        """Return what stands under the key of each part, and whether writes to the same entities wait."""
         if self._outbox is None:
-            return False
+            return [], False
         given = write.asked.key is not None
-        has_open = False
-        for part in write.parts:
-            looked = await self._outbox.look(part.key if given else None, part.lane)
-            if looked.standing is not None:
-                return await self._answer_standing(write, looked.standing)
-            has_open = has_open or looked.has_open
-        return has_open
+        looked = [await self._outbox.look(part.key if given else None, part.lane) for part in write.parts]
+        return [one.standing for one in looked], any(one.has_open for one in looked)
 
     # --- trying --------------------------------------------------------------------------------------
 
@@ -236,36 +233,52 @@ class Relaying:
         for outcome in stood:
             if isinstance(outcome, MeshError):
                 raise outcome
-            if outcome is not None:  # somebody was faster with this key
-                return await self._answer_standing(write, outcome)
-        for submission in submissions:
+        fresh = [submission for submission, stands in zip(submissions, stood, strict=True) if stands is None]
+        for submission in fresh:
             self._world.observer.publish(EnvelopeQueued(submission.row_id, _route_of(write)))
-        self._queued.queued([submission.destination for submission in submissions])
+        self._queued.queued([submission.destination for submission in fresh])
+        if len(fresh) < len(submissions):  # somebody was faster with this key, or was there before
+            standing, _ = await self._look(write)
+            return self._answer_standing(write, standing)
         return _receipt([submission.row_id for submission in submissions], write.key, "queued", upstream)
 
-    async def _answer_standing(self, write: _Write, standing: StandingRow) -> Answer:
-        """Answer from what stands under the key; raise the conflict if it stands for something else."""
-        verdict = ADMISSION.judge(Standing(standing.state, standing.fingerprint), write.fingerprint)
-        match verdict:
-            case Busy(word):
-                state = "sending" if word == "inflight" else word
-                upstream = "reachable" if self._reach.is_online else "unreachable"
-                return _receipt([standing.outbox_id], write.key, state, upstream)
-            case Replay():
-                return _replayed(standing.answer)
-            case Conflict(word):
-                raise _conflict(word, standing, write.fingerprint)
-            case Fresh():
-                raise AssertionError("something stands, so the key is not free")
-            case _:
-                assert_never(verdict)
+    def _answer_standing(self, write: _Write, standing: Sequence[StandingRow | None]) -> Answer:
+        """Answer from what stands under the key; raise the conflict if it stands for something else.
+
+        A bulk is as far as that entry of it which is least far: it is done when all of them are.
+        """
+        rows = [row for row in standing if row is not None]
+        states: set[str] = set()
+        for row in rows:
+            verdict = ADMISSION.judge(Standing(row.state, row.fingerprint), write.fingerprint)
+            match verdict:
+                case Busy(word):
+                    states.add("sending" if word == "inflight" else word)
+                case Replay():
+                    pass
+                case Conflict(word):
+                    raise _conflict(word, row, write.fingerprint)
+                case Fresh():
+                    raise AssertionError("something stands, so the key is not free")
+                case _:
+                    assert_never(verdict)
+        if states:
+            upstream = "reachable" if self._reach.is_online else "unreachable"
+            state = min(states, key=_BY_PROGRESS.index)
+            return _receipt([row.outbox_id for row in rows], write.key, state, upstream)
+        if write.routed.route_class is RouteClass.BULK:
+            return _replayed_bulk(write, rows)
+        return _replayed(rows[0].answer)
 
 
 # --- sorting -----------------------------------------------------------------------------------------
 
 
 def _stripped(asked: Asked, routed: Routed) -> Asked:
-    """Return the write without the fields that its route never passes on, neither now nor later."""
+    """Return the write as it is sent, now or later: without what is around the JSON or never goes on."""
+    raw = asked.raw.strip(b" \t\r\n")
+    if raw != asked.raw:
+        asked = replace(asked, raw=raw)
     if routed.rule is None or not routed.rule.strip:
         return asked
     body = strip_fields(asked.body, routed.rule.strip)
@@ -298,6 +311,7 @@ def _part(routes: Policy, asked: Asked, routed: Routed, key: str, entity: str | 
             query=asked.query,
             key=key,
             body=msgspec.Raw(asked.raw or b"{}"),
+            is_bodiless=not asked.raw,
             if_match=asked.if_match,
             route_class="append" if routed.route_class is RouteClass.APPEND else "replace",
             read=None if rule is None else read_path(rule, routed.params),
@@ -327,6 +341,14 @@ _REASONS: Final = {
 }
 
 
+def _short(key: str) -> str:
+    """Return the key, or what stands for it alone where those of a bulk's entries would be too long."""
+    if len(key) <= BULK_KEY_CHARS:
+        return key
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    return f"{key[: BULK_KEY_CHARS - len(digest) - 1]}~{digest}"
+
+
 def _receipt(ids: Sequence[str], key: str, state: str, upstream: str) -> Answer:
     """Say that a write waits: it is evidence of that, and of nothing that was done."""
     receipt: dict[str, Any] = {
@@ -349,6 +371,18 @@ def _replayed(answer: Answer | None) -> Answer:
     if not answer.body:
         headers = _JSON
     return Answer(status=answer.status, headers=(*headers, (b"idempotent-replayed", b"true")), body=body)
+
+
+def _replayed_bulk(write: _Write, rows: Sequence[StandingRow]) -> Answer:
+    """Return the answers of its entries as the upstream would tell them, were they still one request."""
+    each = write.routed.rule.each if write.routed.rule is not None else None
+    name = each.list.removesuffix("s") if each is not None else "answer"
+    items = []
+    for part, row in zip(write.parts, rows, strict=True):
+        told = _replayed(row.answer)
+        entry = (part.lane or "").partition("/")[2]
+        items.append({"id": entry, "http_status": told.status, name: orjson.Fragment(told.body)})
+    return Answer(200, (*_JSON, (b"idempotent-replayed", b"true")), orjson.dumps({"items": items}))
 
 
 def _conflict(word: str, standing: StandingRow, presented: Fingerprint) -> KeyReused:

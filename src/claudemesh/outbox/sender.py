@@ -111,6 +111,11 @@ class Sender(ABC, Generic[D, L, O, S]):
         self._overdue_due_ms = 0  # whatever waits to be asked about can be now
         self._wake.set()
 
+    def hurry(self) -> None:
+        """Try at once what waits for its backoff."""
+        self._lanes.hurry()
+        self._wake.set()
+
     def disconnected(self) -> None:
         self._link = None
 

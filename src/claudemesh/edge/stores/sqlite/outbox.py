@@ -122,22 +122,22 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
 
         return await self._database.read(query)
 
-    def _accept(
+    def _insert(
         self, connection: apsw.Connection, submissions: Sequence[Submission]
     ) -> Sequence[StandingRow | MeshError | None]:
         """As every outbox does; but a status write takes the place of the one before it, if that never went out."""
         if not any(one.is_status_write for one in submissions):
-            return super()._accept(connection, submissions)
-        return [self._accept_one(connection, submission) for submission in submissions]
+            return super()._insert(connection, submissions)
+        return [self._insert_one(connection, submission) for submission in submissions]
 
-    def _accept_one(self, connection: apsw.Connection, submission: Submission) -> StandingRow | MeshError | None:
+    def _insert_one(self, connection: apsw.Connection, submission: Submission) -> StandingRow | MeshError | None:
         needless = None if submission.attempts else self._needless(connection, submission)
         if needless is None:
-            return super()._accept(connection, [submission])[0]
+            return super()._insert(connection, [submission])[0]
         row, envelope = needless
         # The survivor keeps the oldest expectation: what the row was before all that was queued.
         merged = replace(submission, envelope=with_expectation(submission.envelope, envelope_expectation(envelope)))
-        stands = super()._accept(connection, [merged])[0]
+        stands = super()._insert(connection, [merged])[0]
         if stands is None:
             retire_row(connection, row, at=submission.enqueued_at, by=COALESCED, superseded_by=submission.row_id)
         return stands

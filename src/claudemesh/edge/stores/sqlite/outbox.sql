@@ -46,10 +46,11 @@ UPDATE outbox SET
 WHERE seq = ?1 AND status = ?2;
 
 -- name: behind
--- What waits in the lane of an acknowledged write, to be rebased on its answer.
+-- What waits in the lane of an acknowledged write, to be rebased on its answer: unless the upstream may have it
+-- already, which then knows its key by what it was.
 SELECT later.seq, later.payload FROM outbox AS acked
 JOIN outbox AS later ON later.destination = acked.destination AND later.status IN ('pending', 'inflight', 'conflict')
-WHERE acked.seq = ?1 AND later.status = 'pending' AND later.seq > ?1
+WHERE acked.seq = ?1 AND later.status = 'pending' AND later.attempts = 0 AND later.seq > ?1
 ORDER BY later.seq;
 
 -- name: rewrite

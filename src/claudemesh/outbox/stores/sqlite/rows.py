@@ -155,14 +155,18 @@ class OutboxRows(SqliteStore, ABC, Generic[D, S, E, R]):
     # --- operations on the writer's connection -----------------------------------------------------------
 
     def _accept(self, connection: apsw.Connection, submissions: Sequence[E]) -> Sequence[R | MeshError | None]:
+        """Insert them if there is room: for all, or for none, so that nobody's batch is taken by half."""
+        full = refusal_beyond(connection, self._accepts_bytes)
+        if full is not None:
+            submissions = [self.refused(one, one.refusal or full) for one in submissions]
+        return self._insert(connection, submissions)
+
+    def _insert(self, connection: apsw.Connection, submissions: Sequence[E]) -> Sequence[R | MeshError | None]:
         """Insert all at once; only if some id was taken, look each of them up.
 
         Inserting first and asking then is one statement for the common case, and changes nothing where an id
         stands.
         """
-        full = refusal_beyond(connection, self._accepts_bytes)
-        if full is not None:
-            submissions = [self.refused(one, one.refusal or full) for one in submissions]
         rows = [self.new_row(submission) for submission in submissions if submission.refusal is None]
         before = connection.total_changes()
         connection.executemany(self.queries["insert_if_free"], rows)
