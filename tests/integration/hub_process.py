@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests import canaries
 from tests.ports import own_address
 
 WITHIN_S = 30
@@ -107,9 +108,11 @@ class Hub:
         )
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
-        """Send a request; a header's name is written with _ for -, and bytes are sent as they are."""
+        """Send a request, with canaries; a header's name is written with _ for -, bytes are sent as they are."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        sent = {} if data is None else {"content-type": "application/json"}
+        sent = {"cookie": canaries.CALLERS_HEADERS["cookie"], "x-api-key": canaries.API_KEY}
+        if data is not None:
+            sent["content-type"] = "application/json"
         if self.token is not None:
             sent["authorization"] = f"Bearer {self.token}"
         sent.update({name.replace("_", "-"): value for name, value in headers.items()})

@@ -252,10 +252,10 @@ R7: tuple[Fault, ...] = (
         test=f"{_REPLAY}::test_what_was_tried_is_not_replayed_when_its_key_may_be_forgotten_and_what_was_not_is",
     ),
     Fault(
-        what="What was never tried dies of its age too.",
+        what="What was never tried is too old to be sent, too.",
         file="edge/replay.py",
-        old="tried = [row for row in rows if row.attempts]",
-        new="tried = [row for row in rows if row.seq]",
+        old="only_tried_are_overdue = True",
+        new="only_tried_are_overdue = False",
         test=f"{_REPLAY}::test_what_was_tried_is_not_replayed_when_its_key_may_be_forgotten_and_what_was_not_is",
     ),
     Fault(
@@ -306,7 +306,7 @@ R7: tuple[Fault, ...] = (
         file="outbox/stores/sqlite/rows.sql",
         old="WHERE destination = ?1 AND status IN ('pending', 'inflight', 'conflict')\nORDER BY seq LIMIT ?2;",
         new="WHERE destination = ?1 AND status IN ('pending', 'inflight')\nORDER BY seq LIMIT ?2;",
-        test=f"{_REPLAY}::test_one_bad_envelope_holds_up_its_own_entity_and_no_other",
+        test=f"{_OPERATORS}::test_a_conflict_holds_both_values_and_only_its_own_entity",
     ),
     Fault(
         what="An append in conflict is never sent again, whatever its operator says.",
