@@ -144,8 +144,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="Any name that resolves to this machine gets in.",
                 file="asgi/policy.py",
-                old="if not hosts or hosts[0].lower() not in names.hosts:",
-                new="if not hosts:",
+                old="(not hosts or hosts[0].lower() not in names.hosts)",
+                new="not hosts",
                 test=f"{_IPC}::test_attack_4_and_5_a_host_that_is_not_ours_is_a_403",
             ),
             Fault(
