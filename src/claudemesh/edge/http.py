@@ -157,7 +157,7 @@ async def _read(receive: Receive, bytes_max: int) -> bytes:
 def _asked(method: str, path: str, query: str, headers: Headers, raw: bytes) -> Asked:
     given = {name: value.decode("latin-1") for name, value in headers if name in _READ_HERE}
     source = Source(**{name: _source(given, name) for name in SOURCES}) if _SAID.intersection(given) else NOWHERE
-    passed = tuple([header for header in headers if header[0] not in _SAID and header[0] != _KEY])
+    passed = tuple([header for header in headers if header[0] != _KEY and not header[0].startswith(b"x-source-")])
     body = door.parse_body(raw)
     return Asked(
         method=method,
