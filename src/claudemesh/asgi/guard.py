@@ -24,14 +24,18 @@ _PUBLIC: Final = "public"  # the bucket of those who need no token
 
 
 class LocalGuard:
-    """Stands before an app on a loopback port. Without `tokens` whoever passes by name and origin gets in."""
+    """Stands before an app on a loopback port. Without `tokens` whoever passes by name and origin gets in.
+
+    With no port it stands before one that is meant to be reached from elsewhere, under names that it cannot know:
+    then nobody who names an origin gets in, and all others by their token.
+    """
 
     def __init__(  # noqa: PLR0913 - what it judges by, each named
         self,
         app: App,
         tokens: TokenSource | None,
         *,
-        port: int,
+        port: int | None,
         clock: Clock,
         observer: Observer,
         limit: RateLimit | None = LOCAL_RATE,
@@ -40,7 +44,7 @@ class LocalGuard:
     ) -> None:
         self._app = app
         self._tokens = tokens
-        self._names = Names.of_loopback(port, public_hosts)
+        self._names = None if port is None else Names.of_loopback(port, public_hosts)
         self._clock = clock
         self._observer = observer
         self._limit = limit

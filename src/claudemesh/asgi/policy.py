@@ -59,17 +59,17 @@ class Names:
         return cls(frozenset([*own, b"[::1]:%d" % port, *public]), frozenset(b"http://" + name for name in own))
 
 
-def judge_caller(names: Names, method: str, hosts: list[bytes], origins: list[bytes]) -> MeshError | None:
+def judge_caller(names: Names | None, method: str, hosts: list[bytes], origins: list[bytes]) -> MeshError | None:
     """Refuse what a web page could send: under a name that resolves to us, or from its own origin.
 
     The name is judged first. A page that made its own name resolve to us is of the same origin as far as the
-    browser knows, and only its name gives it away.
+    browser knows, and only its name gives it away. Without `names` any will do, and no origin does.
     """
     if len(hosts) > 1:
         return InvalidRequest("the header Host was sent twice")
-    if not hosts or hosts[0].lower() not in names.hosts:
+    if names is not None and (not hosts or hosts[0].lower() not in names.hosts):
         return BadHost()
-    if origins and not (len(origins) == 1 and origins[0].lower() in names.origins):
+    if origins and not (names is not None and len(origins) == 1 and origins[0].lower() in names.origins):
         return BadOrigin()
     if method == "OPTIONS":
         return Forbidden("no origin may ask what it could do here")

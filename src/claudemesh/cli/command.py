@@ -29,7 +29,7 @@ from claudemesh.runtime.home import Home, Surroundings, read_surroundings
 if TYPE_CHECKING:  # loading a client is for the commands that ask a daemon
     from claudemesh.daemon.client import Client
 
-Program: TypeAlias = Literal["claudemesh", "cortex"]
+Program: TypeAlias = Literal["claudemesh", "cortex", "statehub", "statehub-edge"]
 
 DONE: Final = 0
 FAILED: Final = 1

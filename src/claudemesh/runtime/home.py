@@ -5,6 +5,7 @@ place that a process runs in. What is in the files is for others to say.
 
     $CLAUDEMESH_HOME/            ~/.claudemesh unless the variable is set
       broker.db broker.toml      the embedded broker's store and its settings
+      hub.db hub.toml            the same of the hub
       pending/<slug>.json        a key that was shown to a broker which has not answered yet
       daemon/<slug>/             the state directory of one mesh, 0700
       left/                      state directories of meshes that were left
@@ -43,7 +44,7 @@ LOCK_PATIENCE_S: Final = 0.2
 
 _SLUG: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_OURS: Final = ("broker.", "daemon", "edge", "lake", "ledger.", "left", "pending", "up.pid")
+_OURS: Final = ("broker.", "daemon", "edge", "hub.", "lake", "ledger.", "left", "pending", "up.pid")
 
 
 # --- the place that a process runs in --------------------------------------------------------------
@@ -154,6 +155,10 @@ class Home:
     @property
     def broker_db(self) -> Path:
         return self.root / "broker.db"
+
+    @property
+    def hub_db(self) -> Path:
+        return self.root / "hub.db"
 
     @property
     def up_lock(self) -> Path:

@@ -1,0 +1,1 @@
+"""Where the hub's rows and journal are kept."""
