@@ -54,7 +54,8 @@ def test_spark_finds_what_sqlite_finds_in_every_broken_history_and_nothing_in_cl
         for one in INPUTS
     }
     verdict = check_inputs(spark, inputs, log)
-    assert {(one.invariant, one.evidence["mesh"]) for one in verdict.violations} == expected
+    # Of hubs and relays, which have no mesh, the name of the store says whose story it is.
+    assert {(one.invariant, one.evidence["mesh"].partition("/")[0]) for one in verdict.violations} == expected
     assert verdict == check_on_sqlite(tables, log)
 
 

@@ -48,7 +48,7 @@ class Table:
     key: tuple[str, ...] = ()  # of an append-only table: no two rows have the same
     grave: Grave | None = None
     is_body: bool = False  # what people wrote: only in a lake that was asked to hold it
-    open_of: str | None = None  # rows of that table that may still change, and are not in it yet; once in a kind
+    open_of: str | None = None  # rows of that table that may still change, and are not in it yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,8 @@ class Kind:
     """A kind of store."""
 
     name: str
-    marker: str  # a table that no other kind has
+    marker: str  # a table that no other kind has,
+    unless: str | None = None  # but for one that has this table too
     files: str  # where a home has such stores
     tables: tuple[Table, ...]
     forgets: bool = False  # rows go without a tombstone: what was copied of them once is all there is
@@ -261,6 +262,7 @@ _SENDS: Final = Table(
 OUTBOX: Final = Kind(
     name="outbox",
     marker="outbox",
+    unless="envelope_event",
     files="daemon/*/outbox.db",
     tables=(
         _SENDS,
@@ -396,12 +398,143 @@ LEDGER: Final = Kind(
     ),
 )
 
-# In the order in which messages pass them: what one handed on before it was read, is in the next.
-KINDS: Final = {kind.name: kind for kind in (OUTBOX, BROKER, INBOX, LEDGER)}
+# --- a relay's -------------------------------------------------------------------------------------
+
+_SEQ: Final = Series("outbox", "seq")
+
+_ENVELOPES: Final = Table(
+    name="outbox",
+    columns=_columns(
+        seq="bigint",
+        id="string",
+        client_message_id="string",  # the caller's key
+        key="string",  # under which the upstream knows it; of one that was emptied nobody knows it any more
+        request_fingerprint="binary",
+        method="string",
+        path="string",
+        destination="string",
+        route_class="string",
+        is_status_write="bigint",
+        if_match="string",
+        expected_updated_at="string",
+        expected_status="string",
+        source_agent="string",
+        source_host="string",
+        body_bytes="bigint",
+        enqueued_at="bigint",
+        attempts="bigint",
+        status="string",
+        last_error="string",
+        delivered_at="bigint",
+        answer_status="bigint",
+        aborted_at="bigint",
+        aborted_by="string",
+        superseded_by="string",
+    ),
+    series=_SEQ,
+    key=("seq",),
+)
+
+# What is sent changes until it is settled, and so does what is known of the other side.
+_SENT: Final = Table(
+    name="envelope_body",
+    columns=_columns(seq="bigint", body="string", theirs="string", answer="string"),
+    series=_SEQ,
+    key=("seq",),
+    is_body=True,
+)
+
+RELAY: Final = Kind(
+    name="relay",
+    marker="envelope_event",
+    files="edge/outbox.db",
+    tables=(
+        _ENVELOPES,
+        Table(name="outbox_open", columns=_ENVELOPES.columns, growth=Growth.WHOLE, open_of="outbox"),
+        Table(
+            name="envelope_event",
+            columns=_columns(
+                seq="bigint",
+                envelope="bigint",
+                at="bigint",
+                was="string",
+                became="string",
+                error="string",
+                by="string",
+                superseded_by="string",
+            ),
+            series=Series("envelope_event", "seq"),
+            key=("seq",),
+        ),
+        _whole(
+            "outage",
+            id="string",
+            began_at="bigint",
+            online_at="bigint",
+            recovered_at="bigint",
+            first_seq="bigint",
+        ),
+        _SENT,
+        Table(
+            name="envelope_body_open",
+            columns=_SENT.columns,
+            growth=Growth.WHOLE,
+            is_body=True,
+            open_of="envelope_body",
+        ),
+    ),
+)
+
+# --- a hub's ---------------------------------------------------------------------------------------
+
+_WRITES: Final = Series("hub_write", "seq")
+
+HUB: Final = Kind(
+    name="hub",
+    marker="hub_write",
+    files="hub.db",
+    tables=(
+        Table(
+            name="hub_write",  # all that rows ever were: how they stand is its fold, and `hub_tally` is held against it
+            columns=_columns(
+                seq="bigint",
+                at="bigint",
+                kind="string",
+                entity_id="string",
+                base_revision="bigint",
+                revision="bigint",
+                method="string",
+                path="string",
+                idempotency_key="string",
+                source_host="string",
+                source_agent="string",
+                expected_revisions="string",  # JSON
+                expected_updated_at="bigint",
+                expected_status="string",
+                status="string",  # after the write
+                fields_bytes="bigint",
+                deleted="bigint",
+            ),
+            series=_WRITES,
+            key=("seq",),
+        ),
+        Table(
+            name="write_body",
+            columns=_columns(seq="bigint", fields="string"),
+            series=_WRITES,
+            key=("seq",),
+            is_body=True,
+        ),
+        _whole("hub_state", name="string", value="string"),  # says that there is a hub, however little it holds
+    ),
+)
+
+# In the order in which messages and writes pass them: what one handed on before it was read, is in the next.
+KINDS: Final = {kind.name: kind for kind in (OUTBOX, BROKER, INBOX, LEDGER, RELAY, HUB)}
 
 
 def kind_of(tables: Iterable[str]) -> Kind | None:
     """Say which kind of store has these tables."""
     named = frozenset(tables)
-    found = [kind for kind in KINDS.values() if kind.marker in named]
+    found = [kind for kind in KINDS.values() if kind.marker in named and kind.unless not in named]
     return found[0] if len(found) == 1 else None

@@ -30,7 +30,7 @@ def tables(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, 
             gone = before.join(found[table.name], [*table.key], "left_anti")
             found[table.name] = found[table.name].unionByName(gone)
     for table in kind.tables:
-        if table.open_of:
+        if table.open_of in found:
             found[table.open_of] = found[table.open_of].unionByName(found.pop(table.name))
     return found
 

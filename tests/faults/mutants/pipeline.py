@@ -18,21 +18,21 @@ _VIEWS = "tests/spark/test_jobs_views.py"
 MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="Ingest goes on from the greatest that it has seen, and what commits late is lost.",
-        file="pipeline/sources/broker_postgres.sql",
+        file="pipeline/sources/postgres.sql",
         old="t.commit_xid >= pg_snapshot_xmin('{since}'::pg_snapshot)",
         new="t.commit_xid >= pg_snapshot_xmax('{since}'::pg_snapshot)",
         test=f"{_SNAPSHOTS}::test_what_commits_late_is_copied_all_the_same",
     ),
     Fault(
         what="What was committed beyond the horizon is copied again with the next batch.",
-        file="pipeline/sources/broker_postgres.sql",
+        file="pipeline/sources/postgres.sql",
         old="AND NOT pg_visible_in_snapshot(t.commit_xid, '{since}'::pg_snapshot)\n",
         new="",
         test=f"{_SNAPSHOTS}::test_what_commits_late_is_copied_all_the_same",
     ),
     Fault(
         what="A batch that is made again after a crash holds what came since, and so does the next.",
-        file="pipeline/sources/broker_postgres.sql",
+        file="pipeline/sources/postgres.sql",
         old="AND pg_visible_in_snapshot(t.commit_xid, '{upto}'::pg_snapshot)",
         new="",
         test=f"{_SNAPSHOTS}::test_a_step_that_is_made_again_is_the_same_whatever_came_since",
