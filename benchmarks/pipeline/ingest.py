@@ -20,7 +20,7 @@ from benchmarks.report import measured, say_ratio, say_value, scaled
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.stores.postgres import PostgresStores
 from claudemesh.broker.stores.sqlite import SqliteStores
-from claudemesh.pipeline.catalogue import Growth
+from claudemesh.pipeline.shapes import Growth
 from claudemesh.pipeline.sources.connection import read_share
 from claudemesh.pipeline.sources.model import fields
 from claudemesh.pipeline.stores import open_stores

@@ -3,11 +3,12 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from claudemesh.pipeline.catalogue import BROKER, LEDGER, Growth
+from claudemesh.pipeline.catalogue import BROKER, LEDGER
 from claudemesh.pipeline.jobs import latency, limits, retention, traffic
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.jobs.views import DAY_MS, deliveries, live
 from claudemesh.pipeline.registry import JOBS
+from claudemesh.pipeline.shapes import Growth
 from tests.spark.rows import (
     ALICE,
     BOB,

@@ -13,13 +13,14 @@ from msgspec import structs
 from pyspark.sql import SparkSession
 
 from claudemesh.pipeline import runner
-from claudemesh.pipeline.catalogue import BROKER, INBOX, LEDGER, Growth, Kind
+from claudemesh.pipeline.catalogue import BROKER, INBOX, LEDGER
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut, Lake, SourceCut, make_private
 from claudemesh.pipeline.outputs import Run, read_output
 from claudemesh.pipeline.progress import Progress
 from claudemesh.pipeline.registry import JOBS
 from claudemesh.pipeline.report.build import build_report
+from claudemesh.pipeline.shapes import Growth, Kind
 from claudemesh.pipeline.sources.model import fields
 from tests.doubles import ManualClock
 from tests.spark.rows import ALICE, BOB, HOUR_MS, NOW, Rows, accept, bury, happen, lease, town

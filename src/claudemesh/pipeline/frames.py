@@ -7,8 +7,9 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from claudemesh.pipeline.catalogue import KINDS, Grave, Growth, Table
+from claudemesh.pipeline.catalogue import KINDS
 from claudemesh.pipeline.lake import Cut, Lake
+from claudemesh.pipeline.shapes import Grave, Growth, Table
 
 _GLOB: Final = re.compile(r"[\[\]{}*?\\]")  # what Spark would take for a pattern
 

@@ -7,18 +7,8 @@ import apsw
 import pytest
 
 import claudemesh
-from claudemesh.pipeline.catalogue import (
-    BROKER,
-    INBOX,
-    KINDS,
-    OUTBOX,
-    TOMBSTONE,
-    Grave,
-    Growth,
-    Kind,
-    Series,
-    Table,
-)
+from claudemesh.pipeline.catalogue import BROKER, INBOX, KINDS, OUTBOX
+from claudemesh.pipeline.shapes import TOMBSTONE, Grave, Growth, Kind, Series, Table
 from claudemesh.pipeline.sources import sqlite
 from claudemesh.pipeline.sources.sqlite import SqliteStore
 from claudemesh.pipeline.stores import find_stores, open_stores

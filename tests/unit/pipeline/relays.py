@@ -1,15 +1,16 @@
 """Made-up rows of a hub and of two relays before it, all of it as promised.
 
-The same seed makes the same. Writes go through a relay while the hub is away, and are replayed in their lanes; others
-go to the hub at once. There are conflicts that an operator resolves, writes that found their values there, those that
-a later one made needless, dead and cancelled ones, marks that change nothing, rows that are deleted, and envelopes
-that were emptied.
+The same seed makes the same. Writes go through a relay while the hub is away, and are replayed in their lanes;
+others go to the hub at once. There are conflicts that an operator resolves, writes that found their values there,
+those that a later one made needless, dead and cancelled ones, marks that change nothing, rows that are deleted, and
+envelopes that were emptied.
 """
 
 import random
 from typing import Any
 
-from claudemesh.pipeline.catalogue import HUB, RELAY, Kind
+from claudemesh.pipeline.catalogue import HUB, RELAY
+from claudemesh.pipeline.shapes import Kind
 
 Row = dict[str, Any]
 START_MS = 1_767_225_600_000
@@ -98,7 +99,7 @@ class Relay:
         seq = len(self.envelopes) + 1
         key = self.key()
         method = "POST" if route_class == "append" else "PATCH"
-        envelope = {column: None for column in RELAY.table("outbox").columns} | {
+        envelope = dict.fromkeys(RELAY.table("outbox").columns) | {
             "seq": seq,
             "id": f"{self.name}-{seq}",
             "client_message_id": key,
@@ -132,7 +133,7 @@ class Relay:
 
     def _note(self, envelope: Row, was: str | None) -> None:
         events = self.tables["envelope_event"]
-        event = {column: None for column in RELAY.table("envelope_event").columns}
+        event = dict.fromkeys(RELAY.table("envelope_event").columns)
         event |= {"seq": len(events) + 1, "envelope": envelope["seq"], "at": self.hub.now_ms, "was": was}
         events.append({**event, "became": envelope["status"]})
 
@@ -178,6 +179,39 @@ class Relay:
         self.replay(envelope)
 
 
+def wait(hub: Hub, relay: Relay, dice: random.Random) -> None:
+    """Queue some writes while the hub is away, where somebody else writes meanwhile."""
+    for _ in range(dice.randint(1, 3)):
+        relay.append(dice.choice(["done", "done", "dead", "pending"]))
+    for _ in range(dice.randint(1, 3)):
+        place = f"tasks/t{dice.randint(0, 2)}"
+        stands = hub.standing[place]
+        if dice.random() < 0.5:
+            relay.change(place, dice.choice(STATUSES), if_match=f'"{stands["revision"]}"')
+        else:
+            relay.change(place, dice.choice(STATUSES), expected_status=stands["status"])
+    if dice.random() < 0.3:  # and expects nothing
+        hub.write(f"tasks/t{dice.randint(0, 2)}", dice.choice([None, f"{hub.name}-{hub.now_ms}"]), "doing")
+    if dice.random() < 0.3:
+        line = hub.standing["tasks/t0"]
+        hub.write("tasks/t0", None, "done", expected_updated_at=line["at"])
+
+
+def recover(hub: Hub, relay: Relay, dice: random.Random) -> None:
+    """Replay what waits, and decide what is in conflict; then mark as read what may be read already."""
+    for envelope in [one for one in relay.envelopes if one["status"] == "pending" and "wants" in one]:
+        relay.replay(envelope)
+    for envelope in [one for one in relay.envelopes if one["status"] == "conflict"]:
+        if dice.random() < 0.7:
+            relay.keep_mine(envelope)
+        else:
+            relay.settle(envelope, "aborted", aborted_by="ann: kept theirs")
+    read = relay.queue("messages/m1", "append", method="PATCH", path="/messages/m1/read")
+    if hub.standing["messages/m1"]["revision"] == 1:
+        hub.write("messages/m1", read["key"])
+    relay.settle(read, "done", answer_status=200)
+
+
 def clean_relays(seed: int, name: str, *, acts: int = 30) -> tuple[Hub, list[Relay]]:
     dice = random.Random(seed)  # noqa: S311
     hub = Hub(name)
@@ -187,34 +221,11 @@ def clean_relays(seed: int, name: str, *, acts: int = 30) -> tuple[Hub, list[Rel
     hub.write("messages/m1", None)
     for act in range(acts):
         relay = dice.choice(relays)
-        outage = {"id": f"{name}-{act}", "began_at": hub.now_ms, "online_at": hub.now_ms + 5, "first_seq": 0}
-        outage["first_seq"] = len(relay.envelopes) + 1
-        for _ in range(dice.randint(1, 3)):
-            relay.append(dice.choice(["done", "done", "dead", "pending"]))
-        for _ in range(dice.randint(1, 3)):
-            place = f"tasks/t{dice.randint(0, 2)}"
-            stands = hub.standing[place]
-            if dice.random() < 0.5:
-                relay.change(place, dice.choice(STATUSES), if_match=f'"{stands["revision"]}"')
-            else:
-                relay.change(place, dice.choice(STATUSES), expected_status=stands["status"])
-        if dice.random() < 0.3:  # somebody else writes meanwhile, and expects nothing
-            hub.write(f"tasks/t{dice.randint(0, 2)}", dice.choice([None, f"{name}-direct-{act}"]), "doing")
-        if dice.random() < 0.3:
-            line = hub.standing["tasks/t0"]
-            hub.write("tasks/t0", None, "done", expected_updated_at=line["at"])
-        for envelope in [one for one in relay.envelopes if one["status"] == "pending" and "wants" in one]:
-            relay.replay(envelope)
-        for envelope in [one for one in relay.envelopes if one["status"] == "conflict"]:
-            if dice.random() < 0.7:
-                relay.keep_mine(envelope)
-            else:
-                relay.settle(envelope, "aborted", aborted_by="ann: kept theirs")
-        read = relay.queue("messages/m1", "append", method="PATCH", path="/messages/m1/read")
-        if act == 0:
-            hub.write("messages/m1", read["key"])
-        relay.settle(read, "done", answer_status=200)
-        relay.tables["outage"].append({**outage, "recovered_at": hub.now_ms + 9})
+        outage = {"id": f"{name}-{act}", "began_at": hub.now_ms, "first_seq": len(relay.envelopes) + 1}
+        wait(hub, relay, dice)
+        outage["online_at"] = hub.now_ms
+        recover(hub, relay, dice)
+        relay.tables["outage"].append({**outage, "recovered_at": hub.now_ms})
         hub.now_ms += 1_000
     hub.write("tasks/t3", f"{name}-new", "todo")
     hub.write("tasks/t3", None, deleted=1)

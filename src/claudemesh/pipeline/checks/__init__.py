@@ -6,8 +6,9 @@
     sqlite       them on SQLite, for fast tests and plain files
     spark        them on Spark, for a cut of the lake
 
-Outboxes are to be read before the broker and inboxes after it, relays before their hub, as messages and writes pass;
-then nothing that is on its way looks lost. How to add an invariant: a query with a name, and in the tests a history that breaks it.
+Outboxes are to be read before the broker and inboxes after it, relays before their hub, as messages and writes
+pass; then nothing that is on its way looks lost. How to add an invariant: a query with a name, and in the tests a
+history that breaks it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from claudemesh.pipeline.catalogue import BROKER, HUB, INBOX, LEDGER, OUTBOX, RELAY, Kind
+from claudemesh.pipeline.catalogue import BROKER, HUB, INBOX, LEDGER, OUTBOX, RELAY
+from claudemesh.pipeline.shapes import Kind
 from claudemesh.storage.sqlfile import load_queries
 
 EVIDENCE: Final = ("what", "mesh", "id", "who", "detail")

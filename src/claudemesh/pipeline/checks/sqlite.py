@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from claudemesh.pipeline.catalogue import BROKER, HUB, INBOX, OUTBOX, RELAY, Kind, kind_of
+from claudemesh.pipeline.catalogue import BROKER, HUB, INBOX, OUTBOX, RELAY, kind_of
 from claudemesh.pipeline.checks.invariants import (
     INPUTS,
     VIEWS,
@@ -18,6 +18,7 @@ from claudemesh.pipeline.checks.invariants import (
     render_search,
 )
 from claudemesh.pipeline.history import COLUMNS, History, read_history
+from claudemesh.pipeline.shapes import Kind
 from claudemesh.pipeline.sources.owner import read_owner
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite.connection import connect
@@ -34,7 +35,8 @@ _FROM: Final = {
 }
 # Of stores whose rows are looked into: as they are copied.
 _SOURCES: Final = {
-    kind.name: load_queries(files("claudemesh.pipeline.sources") / f"{kind.name}_sqlite.sql") for kind in (RELAY, HUB)
+    kind.name: load_queries(files("claudemesh.pipeline.sources") / f"{kind.name}_sqlite.sql")
+    for kind in (RELAY, HUB)
 }
 _ALL: Final = f"[[0, {2**63 - 1}]]"  # of the numbers
 

@@ -16,7 +16,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pyarrow as pa
 
 from claudemesh.kernel.errors import ConfigError
-from claudemesh.pipeline.catalogue import BROKER, HUB, Growth, Kind, Table
+from claudemesh.pipeline.catalogue import BROKER, HUB
+from claudemesh.pipeline.shapes import Growth, Kind, Table
 from claudemesh.pipeline.sources.connection import Reading, Statement, connected, fetch_row, fetch_rows, fetch_table
 from claudemesh.pipeline.sources.model import (
     Identity,
