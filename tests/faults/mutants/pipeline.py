@@ -1,7 +1,4 @@
-"""In the pipeline: what is copied, and what is made of it.
-
-The ids that they are of, S1 and S2, are proven when relays are copied too.
-"""
+"""In the pipeline: what is copied, and what is made of it."""
 
 from tests.requirements import Fault
 
@@ -81,7 +78,7 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="What people wrote is copied though nobody asked for it.",
-        file="pipeline/catalogue.py",
+        file="pipeline/shapes.py",
         old="and (bodies or not one.is_body)",
         new="",
         test=f"{_SNAPSHOTS}::test_bodies_are_copied_only_if_they_are_asked_for",

@@ -212,7 +212,7 @@ def recover(hub: Hub, relay: Relay, dice: random.Random) -> None:
     relay.settle(read, "done", answer_status=200)
 
 
-def clean_relays(seed: int, name: str, *, acts: int = 30) -> tuple[Hub, list[Relay]]:
+def clean_relays(seed: int, name: str, *, acts: int = 20) -> tuple[Hub, list[Relay]]:
     dice = random.Random(seed)  # noqa: S311
     hub = Hub(name)
     relays = [Relay(f"{name}-relay-{number}", hub) for number in (1, 2)]
