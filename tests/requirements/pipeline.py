@@ -92,8 +92,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 file="pipeline/jobs/recovery.py",
                 old="o.next_seq IS NULL OR e.seq < o.next_seq",
                 new="o.next_seq IS NULL OR e.seq > 0",
-                test=f"{_RECOVERY}"
-                "::test_an_outage_that_kept_nothing_waiting_is_shown_and_since_leaves_out_those_that_were_over",
+                test=f"{_RECOVERY}::test_an_envelope_belongs_to_one_outage_whatever_the_clock_does",
             ),
             Fault(
                 what="A row stands as any of its lines says.",

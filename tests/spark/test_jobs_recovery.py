@@ -121,6 +121,19 @@ def test_an_outage_that_kept_nothing_waiting_is_shown_and_since_leaves_out_those
 
 
 @pytest.mark.req("S2")
+def test_an_envelope_belongs_to_one_outage_whatever_the_clock_does(spark: SparkSession) -> None:
+    scene = Outages()
+    scene.outage("first", 1, 2, 8, 1)
+    scene.relay.settle(scene.at(2).queue(), "done")
+    scene.outage("after the clock was set back", 4, 3, 3, 2)
+    scene.relay.settle(scene.at(2).queue(enqueued_at=START_MS + 3000), "done")
+    found = {row.outage_id: row for row in recovery.outages(scene.frames(spark), AT_THE_CUT).collect()}
+    assert {name: row.envelopes for name, row in found.items()} == {"first": 1, "after the clock was set back": 1}
+    later = found["after the clock was set back"]
+    assert (later.away_ms, later.took_ms, later.oldest_wait_ms) == (0, 0, 0)
+
+
+@pytest.mark.req("S2")
 def test_rows_stand_as_the_last_line_of_each_says(spark: SparkSession) -> None:
     hub, _ = clean_relays(3, "hub")
     tables = rows.frames(spark, {**hub.tables, "hub_write": hub.lines[::-1]}, HUB)  # whatever order the files have
