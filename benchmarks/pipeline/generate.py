@@ -10,7 +10,8 @@ from typing import Final
 
 import duckdb
 
-from claudemesh.pipeline.catalogue import BROKER, Growth, Table
+from claudemesh.pipeline.catalogue import BROKER
+from claudemesh.pipeline.shapes import Growth, Table
 from claudemesh.storage.sqlfile import load_queries
 
 Hole = tuple[str, str, str, str]  # id, sender, what is missing, mesh; empty where nobody knows

@@ -20,10 +20,10 @@ from benchmarks.report import measured, say_ratio, say_value, scaled
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.stores.postgres import PostgresStores
 from claudemesh.broker.stores.sqlite import SqliteStores
-from claudemesh.pipeline.catalogue import Growth
+from claudemesh.pipeline.shapes import Growth
 from claudemesh.pipeline.sources.connection import read_share
 from claudemesh.pipeline.sources.model import fields
-from claudemesh.pipeline.stores import open_store
+from claudemesh.pipeline.stores import open_stores
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.ids import UlidSource
 from claudemesh.storage.sqlfile import load_queries
@@ -58,7 +58,7 @@ async def fill_postgres(dsn: str, messages: int) -> None:
 
 def copy_plainly(url: str, folder: Path) -> None:
     """Copy every append-only table through one connection, one after the other."""
-    store = open_store(url)
+    (store,) = open_stores([url])
     for moment in store.moments():
         if not moment.is_cut:
             continue

@@ -3,12 +3,106 @@
 from tests.requirements.model import Fault, Requirement
 
 _CHECKS = "tests/unit/pipeline/test_checks.py"
+_HUBS = "tests/contract/pipeline/test_hub_source.py"
+_RECOVERY = "tests/spark/test_jobs_recovery.py"
+_RELAYS = "tests/contract/pipeline/test_relay_source.py"
 _VIEWS = "tests/spark/test_jobs_views.py"
 
 REQUIREMENTS: tuple[Requirement, ...] = (
-    # Brokers with their presence, outboxes, inboxes and ledgers are copied; the relay is not built yet.
-    Requirement("S1", "Ingest is incremental and exactly once across crashes.", "contract 8", "planned"),
-    Requirement("S2", "Each job rebuilds or measures its subject from stored data.", "contract 8", "planned"),
+    Requirement(
+        "S1",
+        "Ingest is incremental and exactly once across crashes.",
+        "contract 8",
+        "proven",
+        faults=(
+            Fault(
+                what="An envelope in conflict is copied as if it stayed so.",
+                file="pipeline/sources/relay_sqlite.sql",
+                old="WHERE status IN ('pending', 'inflight', 'conflict')",
+                new="WHERE status IN ('pending', 'inflight')",
+                test=f"{_RELAYS}::test_an_envelope_is_copied_once_it_is_settled_and_shown_as_open_until_then",
+            ),
+            Fault(
+                what="A relay that came back from a backup is taken for what was copied, if only events differ.",
+                file="pipeline/sources/relay_sqlite.sql",
+                old="SELECT ' ' || envelope || ' ' || became || ' ' || at FROM envelope_event",
+                new="SELECT ' ' || count(*) FROM envelope_event",
+                test=f"{_RELAYS}"
+                "::test_a_relay_that_came_back_from_a_backup_is_another_one_once_it_uses_its_numbers_again",
+            ),
+            Fault(
+                what="A relay's file is taken for a daemon's outbox, or for nothing at all.",
+                file="pipeline/catalogue.py",
+                old="if kind.marker in named and kind.unless not in named]",
+                new="if kind.marker in named]",
+                test=f"{_RELAYS}::test_a_home_has_a_relay_that_is_read_before_its_hub_and_is_no_daemons_outbox",
+            ),
+            Fault(
+                what="What a relay hands on while it is read is in no copy of its hub.",
+                file="pipeline/catalogue.py",
+                old="(OUTBOX, BROKER, INBOX, LEDGER, RELAY, HUB)",
+                new="(OUTBOX, BROKER, INBOX, LEDGER, HUB, RELAY)",
+                test=f"{_RELAYS}::test_a_home_has_a_relay_that_is_read_before_its_hub_and_is_no_daemons_outbox",
+            ),
+            Fault(
+                what="The words of a row are copied though nobody asked for them.",
+                file="pipeline/sources/hub_sqlite.sql",
+                old="THEN t.fields ->> '$.status' END",
+                new="THEN t.fields END",
+                test=f"{_HUBS}::test_what_rows_hold_is_copied_only_if_it_is_asked_for",
+            ),
+            Fault(
+                what="When a row was changed is expected in seconds, and it was in milliseconds.",
+                file="pipeline/sources/hub_postgres.sql",
+                old="::timestamptz) * 1000)::bigint",
+                new="::timestamptz))::bigint",
+                test=f"{_HUBS}::test_a_journal_is_copied_line_by_line_with_what_each_expected",
+            ),
+            Fault(
+                what="Of a broker and a hub in one database one is left out.",
+                file="pipeline/stores.py",
+                old="{(store.kind.name, store.shown): store",
+                new="{store.shown: store",
+                test=f"{_HUBS}::test_a_database_has_a_brokers_store_a_hubs_or_both",
+            ),
+        ),
+    ),
+    Requirement(
+        "S2",
+        "Each job rebuilds or measures its subject from stored data.",
+        "contract 8",
+        "proven",
+        faults=(
+            Fault(
+                what="What a later write made needless was cancelled by hand.",
+                file="pipeline/jobs/recovery.py",
+                old="status = 'aborted' AND NOT is_coalesced",
+                new="status = 'aborted'",
+                test=f"{_RECOVERY}::test_an_outage_has_its_times_and_what_became_of_all_that_waited_in_it",
+            ),
+            Fault(
+                what="What was queued when an outage was over belongs to it.",
+                file="pipeline/jobs/recovery.py",
+                old="e.enqueued_at <= o.recovered_at",
+                new="e.enqueued_at > 0",
+                test=f"{_RECOVERY}::test_an_outage_has_its_times_and_what_became_of_all_that_waited_in_it",
+            ),
+            Fault(
+                what="An envelope belongs to every outage that began before it.",
+                file="pipeline/jobs/recovery.py",
+                old="o.next_seq IS NULL OR e.seq < o.next_seq",
+                new="o.next_seq IS NULL OR e.seq > 0",
+                test=f"{_RECOVERY}::test_an_envelope_belongs_to_one_outage_whatever_the_clock_does",
+            ),
+            Fault(
+                what="A row stands as any of its lines says.",
+                file="pipeline/jobs/writes.py",
+                old='F.max_by("status", "seq")',
+                new='F.max("status")',
+                test=f"{_RECOVERY}::test_rows_stand_as_the_last_line_of_each_says",
+            ),
+        ),
+    ),
     Requirement(
         "S3",
         "The history checker proves the promise or shows violations.",

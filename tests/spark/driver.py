@@ -15,7 +15,7 @@ from claudemesh.pipeline import copying
 from claudemesh.pipeline.ingest import Ingest, Wish
 from claudemesh.pipeline.lake import Lake
 from claudemesh.pipeline.session import BRIEF, build
-from claudemesh.pipeline.stores import open_store
+from claudemesh.pipeline.stores import open_stores
 from claudemesh.runtime import points
 
 
@@ -34,7 +34,7 @@ def main(lake: str, store: str, point: str, few: str) -> None:
     def session() -> SparkSession:
         return build("local[2]", scratch=place.root / "_scratch", name="doomed", conf=BRIEF)
 
-    Ingest(place, session, Wish(), print).run([open_store(store)], 0)
+    Ingest(place, session, Wish(), print).run(open_stores([store]), 0)
 
 
 if __name__ == "__main__":

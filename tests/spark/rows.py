@@ -6,7 +6,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from claudemesh.pipeline.catalogue import BROKER, Growth, Kind
+from claudemesh.pipeline.catalogue import BROKER
+from claudemesh.pipeline.shapes import Growth, Kind
 
 Rows = dict[str, list[dict[str, Any]]]
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from claudemesh.pipeline.catalogue import kind_of
+from claudemesh.pipeline.catalogue import OUTBOX, kind_of
 from claudemesh.pipeline.checks.invariants import INPUTS, Input
 from claudemesh.pipeline.checks.spark import check_inputs, gather
 from claudemesh.pipeline.checks.sqlite import check_on_sqlite
@@ -54,7 +54,8 @@ def test_spark_finds_what_sqlite_finds_in_every_broken_history_and_nothing_in_cl
         for one in INPUTS
     }
     verdict = check_inputs(spark, inputs, log)
-    assert {(one.invariant, one.evidence["mesh"]) for one in verdict.violations} == expected
+    # Of hubs and relays, which have no mesh, the name of the store says whose story it is.
+    assert {(one.invariant, one.evidence["mesh"].partition("/")[0]) for one in verdict.violations} == expected
     assert verdict == check_on_sqlite(tables, log)
 
 
@@ -64,7 +65,7 @@ def test_the_rows_of_all_sources_are_told_apart_and_a_lake_without_bodies_has_no
     tables = {
         source: {"outbox": frame(spark, columns["outbox_outbox"], of_store["outbox"])}
         for source, of_store in rows([clean(1, steps=20)]).items()
-        if "outbox" in of_store
+        if kind_of(of_store) is OUTBOX
     }
     inputs = gather(spark, tables)
     found = {(row.store, row.seq) for row in inputs["outbox_outbox"].collect()}

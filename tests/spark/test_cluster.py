@@ -24,7 +24,7 @@ from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Lake
 from claudemesh.pipeline.session import BRIEF
 from claudemesh.pipeline.sources.connection import connected
-from claudemesh.pipeline.stores import open_store
+from claudemesh.pipeline.stores import open_stores
 from tests.ports import own_port
 from tests.services.postgres import Postgres, wheel
 from tests.services.server import Server, running, throwaway_directory
@@ -127,7 +127,7 @@ def test_a_cluster_copies_and_finds_what_one_machine_does(
     with connected("postgresql", store) as cursor:
         cursor.execute("DELETE FROM mesh.queue_lease WHERE history_id = 3")
 
-    cut = Ingest(Lake(tmp_path / "here"), lambda: spark, Wish(), lambda _: None).run([open_store(store)], 0)
+    cut = Ingest(Lake(tmp_path / "here"), lambda: spark, Wish(), lambda _: None).run(open_stores([store]), 0)
     [source] = cut.sources
     found = orphans(frames.tables(spark, Lake(tmp_path / "here"), cut, source), Params(now_ms=0)).collect()
     (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)

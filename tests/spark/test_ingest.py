@@ -22,7 +22,7 @@ from claudemesh.pipeline.jobs.search import documents
 from claudemesh.pipeline.lake import Cut, Lake
 from claudemesh.pipeline.sources import sqlite
 from claudemesh.pipeline.sources.connection import connected
-from claudemesh.pipeline.stores import open_store
+from claudemesh.pipeline.stores import open_stores
 from tests.contract.pipeline.test_sqlite_source import INBOX_SCHEMA, RECEIVE
 from tests.contract.pipeline.visits import VISIT
 from tests.services.postgres import Postgres, wheel
@@ -58,7 +58,7 @@ def no_session() -> SparkSession:
 
 def ingest(spark: SparkSession | None, lake: Lake, url: str, **wish: bool) -> Cut:
     session = no_session if spark is None else lambda: spark
-    return Ingest(lake, session, Wish(**wish), lambda _: None).run([open_store(url)], 0)
+    return Ingest(lake, session, Wish(**wish), lambda _: None).run(open_stores([url]), 0)
 
 
 def count_by_spark(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, tuple[int, int]]:
@@ -235,7 +235,7 @@ def test_what_an_inbox_has_forgotten_stays_however_it_is_read_and_bodies_go_when
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake, inbox = Lake(tmp_path / "lake"), tmp_path / "inbox.db"
-    receive(inbox, INBOX_SCHEMA.read_text(), RECEIVE.format(1), RECEIVE.format(2))
+    receive(inbox, INBOX_SCHEMA, RECEIVE.format(1), RECEIVE.format(2))
     [source] = ingest(spark, lake, str(inbox), bodies=True).sources
     receive(inbox, "DELETE FROM inbox WHERE seq = 1", RECEIVE.format(3))
     for wish in ({"full": True}, {}):
@@ -261,7 +261,7 @@ def test_a_cut_is_of_the_stores_that_were_read_and_of_no_store_twice(spark: Spar
     lake = Lake(tmp_path / "lake")
     files = [tmp_path / "one.db", tmp_path / "two.db"]
     for inbox in files:
-        receive(inbox, INBOX_SCHEMA.read_text(), RECEIVE.format(1))
+        receive(inbox, INBOX_SCHEMA, RECEIVE.format(1))
     first = ingest(spark, lake, str(files[0]))
     second = ingest(spark, lake, str(files[1]))
     assert len(first.sources) == len(second.sources) == 1
@@ -269,7 +269,7 @@ def test_a_cut_is_of_the_stores_that_were_read_and_of_no_store_twice(spark: Spar
     shutil.copy(files[0], tmp_path / "copy.db")
     with pytest.raises(ConfigError, match="is a copy of"):
         Ingest(lake, no_session, Wish(), lambda _: None).run(
-            [open_store(str(path)) for path in (files[0], tmp_path / "copy.db")], 0
+            open_stores([str(path) for path in (files[0], tmp_path / "copy.db")]), 0
         )
     receive(files[1], "UPDATE remembered SET value = '../../outside' WHERE name = 'epoch'")
     with pytest.raises(ConfigError, match="which store"):

@@ -12,7 +12,7 @@ from claudemesh.pipeline.ingest import Ingest, Wish
 from claudemesh.pipeline.jobs import ledger as job
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut, Lake
-from claudemesh.pipeline.stores import open_store
+from claudemesh.pipeline.stores import open_stores
 from tests.contract.pipeline.ledgers import RUN, commit, open_ledger, post, run_out
 from tests.spark import rows
 from tests.unit.pipeline.ledgers import LEASE_MS, START_MS, Ledger
@@ -109,7 +109,7 @@ def no_session() -> SparkSession:
 
 
 def ingest(session: Callable[[], SparkSession], lake: Lake, path: Path, **wish: bool) -> Cut:
-    return Ingest(lake, session, Wish(**wish), lambda _: None).run([open_store(str(path))], 0)
+    return Ingest(lake, session, Wish(**wish), lambda _: None).run(open_stores([str(path)]), 0)
 
 
 def content(spark: SparkSession, lake: Lake, cut: Cut) -> dict[str, list[str]]:

@@ -3,11 +3,12 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from claudemesh.pipeline.catalogue import BROKER, LEDGER, Growth
+from claudemesh.pipeline.catalogue import BROKER, HUB, LEDGER, RELAY
 from claudemesh.pipeline.jobs import latency, limits, retention, traffic
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.jobs.views import DAY_MS, deliveries, live
 from claudemesh.pipeline.registry import JOBS
+from claudemesh.pipeline.shapes import Growth
 from tests.spark.rows import (
     ALICE,
     BOB,
@@ -25,6 +26,7 @@ from tests.spark.rows import (
     town,
 )
 from tests.unit.pipeline.ledgers import clean_ledger
+from tests.unit.pipeline.relays import clean_relays
 
 # The journal of a delivery, in its order, and the state that it comes to.
 JOURNALS = {
@@ -209,7 +211,9 @@ def test_every_job_plans_its_outputs_without_python_in_the_executors(spark: Spar
     forget(rows, "2")
     rows["history_jump"] = [{"mesh_id": 1, "after_history_id": 3, "skipped": 9, "epoch": 1}]
     ledger = frames(spark, clean_ledger(1, "run").tables, LEDGER)
+    hub, (relay, _) = clean_relays(1, "hub")
     of_kind = {BROKER.name: frames(spark, rows), LEDGER.name: ledger}
+    of_kind |= {RELAY.name: frames(spark, relay.tables, RELAY), HUB.name: frames(spark, hub.tables, HUB)}
     for job in JOBS.values():
         if job.kind in of_kind:
             for name, output in job.outputs.items():

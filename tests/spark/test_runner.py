@@ -13,18 +13,20 @@ from msgspec import structs
 from pyspark.sql import SparkSession
 
 from claudemesh.pipeline import runner
-from claudemesh.pipeline.catalogue import BROKER, INBOX, LEDGER, Growth, Kind
+from claudemesh.pipeline.catalogue import BROKER, HUB, INBOX, LEDGER, RELAY
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.lake import Cut, Lake, SourceCut, make_private
 from claudemesh.pipeline.outputs import Run, read_output
 from claudemesh.pipeline.progress import Progress
 from claudemesh.pipeline.registry import JOBS
 from claudemesh.pipeline.report.build import build_report
+from claudemesh.pipeline.shapes import Growth, Kind
 from claudemesh.pipeline.sources.model import fields
 from tests.doubles import ManualClock
 from tests.spark.rows import ALICE, BOB, HOUR_MS, NOW, Rows, accept, bury, happen, lease, town
 from tests.unit.pipeline.archives import document, found
 from tests.unit.pipeline.ledgers import clean_ledger
+from tests.unit.pipeline.relays import Hub, Relay, clean_relays
 
 DAY_MS = 24 * HOUR_MS
 
@@ -37,13 +39,23 @@ class Scene:
         self.lake = Lake(root)
 
     def cut(
-        self, number: int, rows: Rows, inbox: Rows | None = None, ledger: Rows | None = None, **counts: int
+        self,
+        number: int,
+        rows: Rows,
+        inbox: Rows | None = None,
+        ledger: Rows | None = None,
+        writes: tuple[Hub, Relay] | None = None,
+        **counts: int,
     ) -> Run:
         sources = {"broker": self._copy(number, BROKER, rows, {**count(rows), **counts})}
         if inbox is not None:
             sources["inbox"] = self._copy(number, INBOX, inbox, {"inbox": len(inbox["inbox"])})
         if ledger is not None:
             sources["ledger"] = self._copy(number, LEDGER, ledger, count_steps(ledger))
+        if writes is not None:
+            hub, relay = writes
+            sources["relay"] = self._copy(number, RELAY, relay.tables, count_envelopes(relay))
+            sources["hub"] = self._copy(number, HUB, hub.tables, count_lines(hub))
         cut = Cut(number=number, at_ms=NOW, sources=sources, read=[*sources])
         progress = Progress(io.StringIO(), ManualClock())
         return Run(self.spark, self.lake, cut, Params(now_ms=NOW, retention_days=30), progress)
@@ -100,6 +112,18 @@ def count_steps(ledger: Rows) -> dict[str, int]:
     return dict(states + Counter(f"cassette_receipts.{row['outcome']}" for row in ledger["cassette_receipts"]))
 
 
+def count_envelopes(relay: Relay) -> dict[str, int]:
+    """Count what a relay with these envelopes would."""
+    states = Counter(f"outbox.{row['status']}" for row in relay.envelopes)
+    return {**states, "outage": len(relay.tables["outage"])}
+
+
+def count_lines(hub: Hub) -> dict[str, int]:
+    """Count what a hub with this journal would."""
+    standing = Counter(f"rows.{line['kind']}.{line['status'] or ''}" for line in hub.standing.values())
+    return {"hub_write": len(hub.lines), **standing}
+
+
 def living(run: Run, life: str) -> Run:
     broker = structs.replace(run.cut.sources["broker"], life=life)
     return replace(run, cut=structs.replace(run.cut, sources={"broker": broker}))
@@ -138,7 +162,8 @@ def test_what_a_job_gives_is_published_with_its_summary_last(scene: Scene) -> No
 def test_every_job_runs_to_its_end_and_says_so(scene: Scene) -> None:
     letter = {**document(1)._asdict(), "sender_id": "S", "body": "words to be found"}
     inbox: Rows = {"inbox": [letter], "body": [letter], "event": []}
-    run = scene.cut(1, small_town(), inbox, clean_ledger(1, "run").tables)
+    hub, (relay, _) = clean_relays(1, "hub")
+    run = scene.cut(1, small_town(), inbox, clean_ledger(1, "run").tables, (hub, relay))
     jobs, left_out = runner.choose_jobs("all", run.cut, run.cut.number)
     assert left_out == {}
     results = {result.job: result for result in runner.run_jobs(run, jobs)}
@@ -226,9 +251,16 @@ def test_a_retention_plan_is_also_lines_for_the_broker(scene: Scene) -> None:
 def test_a_report_shows_totals_that_are_the_stores_own(scene: Scene) -> None:
     inbox: Rows = {"inbox": [{"seq": 1}], "body": [], "event": [{"seq": 1, "type": "peer_joined", "at": NOW}]}
     ledger = clean_ledger(1, "run")
-    report = build_report(scene.cut(1, small_town(), inbox, ledger.tables), [])
+    hub, (relay, _) = clean_relays(1, "hub")
+    report = build_report(scene.cut(1, small_town(), inbox, ledger.tables, (hub, relay)), [])
     assert report["ok"]
-    source, daemon, work = report["sources"]
+    source, daemon, work, edge, state = report["sources"]
+    acked = sum(row["status"] == "done" for row in relay.envelopes)
+    assert edge["totals"]["outbox.done"] == {"lake": acked, "store": acked}
+    assert [row["outage_id"] for row in edge["outages"]] == [row["id"] for row in relay.tables["outage"][::-1]]
+    assert sum(row["envelopes"] for row in edge["envelopes"]) == len(relay.envelopes)
+    assert sum(row["writes"] for row in state["writes"]) == len(hub.lines)
+    assert state["totals"]["rows.messages."] == {"lake": 1, "store": 1}
     committed = len(ledger["receipts"])
     assert work["totals"]["cassette_steps.COMMITTED"] == {"lake": committed, "store": committed}
     assert [row["run_id"] for row in work["runs"]] == [None, "run"]

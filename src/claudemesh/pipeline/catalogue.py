@@ -3,94 +3,13 @@
 A table is named as in the store that it is copied from. An append-only table is copied row by row, each row once;
 a small one that changes is copied whole with every cut. To add a store: a kind here, in `sources/` a file with what
 cannot be said here (how to tell who it is, how far it has come and what it counts), and functions over its frames.
+The words that a kind is declared with are in `shapes`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final, Literal, TypeAlias
-from zlib import crc32
+from typing import Final
 
-Type: TypeAlias = Literal["bigint", "string", "binary"]
-
-TOMBSTONE: Final = "tombstone"  # the table of a kind that deletes; its column `what` says from where
-
-
-class Growth(StrEnum):
-    APPEND = "append"  # rows are written once and never change; whatever retention takes leaves a tombstone
-    WHOLE = "whole"  # few rows, which may change: all of them, as they are at the cut
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Numbers that one writer gives to rows in the order of commits: up to a mark, none is ever added."""
-
-    name: str
-    number: str  # the column
-    within: str | None = None  # a column, each value of which has numbers of its own
-    is_journal: bool = False  # of what happens to rows of others: read after these, in the moment of the cut
-
-
-@dataclass(frozen=True, slots=True)
-class Grave:
-    """Which tombstones say that a row is gone: those of a word, by columns of both."""
-
-    what: str
-    key: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    name: str
-    columns: Mapping[str, Type]
-    growth: Growth = Growth.APPEND
-    series: Series | None = None  # of an append-only table
-    key: tuple[str, ...] = ()  # of an append-only table: no two rows have the same
-    grave: Grave | None = None
-    is_body: bool = False  # what people wrote: only in a lake that was asked to hold it
-    open_of: str | None = None  # rows of that table that may still change, and are not in it yet; once in a kind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """A kind of store."""
-
-    name: str
-    marker: str  # a table that no other kind has
-    files: str  # where a home has such stores
-    tables: tuple[Table, ...]
-    forgets: bool = False  # rows go without a tombstone: what was copied of them once is all there is
-
-    @property
-    def version(self) -> int:
-        """Tell one form of the tables from another: a copy in another one is read anew.
-
-        Statements in `sources/` that give other rows for the same columns are not told apart: `ingest --full`.
-        """
-        return crc32(repr(self.tables).encode())
-
-    @property
-    def series(self) -> tuple[Series, ...]:
-        return tuple(dict.fromkeys(table.series for table in self.tables if table.series))
-
-    def table(self, name: str) -> Table:
-        return {table.name: table for table in self.tables}[name]
-
-    def wanted(self, growth: Growth, *, bodies: bool) -> tuple[Table, ...]:
-        return tuple(one for one in self.tables if one.growth is growth and (bodies or not one.is_body))
-
-    def open_rows(self, name: str) -> Table | None:
-        """Return the table that holds those rows of the named one that may still change, if there is any."""
-        return next((table for table in self.tables if table.open_of == name), None)
-
-
-def _columns(**types: Type) -> dict[str, Type]:
-    return types
-
-
-def _whole(name: str, /, **types: Type) -> Table:
-    return Table(name=name, columns=types, growth=Growth.WHOLE)
-
+from claudemesh.pipeline.shapes import TOMBSTONE, Grave, Growth, Kind, Series, Table, Type, typed, whole
 
 # --- the broker's ----------------------------------------------------------------------------------
 
@@ -106,7 +25,7 @@ def _of_message(name: str, /, *key: str, is_body: bool = False, **types: Type) -
     """Return a table whose rows come and go with their message."""
     return Table(
         name=name,
-        columns=_columns(mesh_id="bigint", history_id="bigint", **types),
+        columns=typed(mesh_id="bigint", history_id="bigint", **types),
         series=_HISTORY,
         key=("mesh_id", "history_id", *key),
         grave=_MESSAGE,
@@ -121,7 +40,7 @@ BROKER: Final = Kind(
     tables=(
         Table(
             name="client_message_dedupe",  # accepted ids
-            columns=_columns(
+            columns=typed(
                 sender_id="bigint",
                 client_message_id="string",
                 mesh_id="bigint",
@@ -157,7 +76,7 @@ BROKER: Final = Kind(
         _of_message("queue_lease", queue_id="bigint"),
         Table(
             name="delivery_event",
-            columns=_columns(
+            columns=typed(
                 id="bigint",
                 mesh_id="bigint",
                 history_id="bigint",
@@ -173,7 +92,7 @@ BROKER: Final = Kind(
         ),
         Table(
             name="presence_event",  # all that leases were; what is swept after a long time leaves no tombstone
-            columns=_columns(
+            columns=typed(
                 id="bigint",
                 mesh_id="bigint",
                 member_id="bigint",
@@ -189,7 +108,7 @@ BROKER: Final = Kind(
         ),
         Table(
             name=TOMBSTONE,
-            columns=_columns(
+            columns=typed(
                 id="bigint",
                 what="string",
                 mesh_id="bigint",
@@ -203,7 +122,7 @@ BROKER: Final = Kind(
             key=("id",),
         ),
         _of_message("body", is_body=True, encoding="string", body="string"),
-        _whole(
+        whole(
             "retired_id",  # ids that were given up before they were accepted
             sender_id="bigint",
             client_message_id="string",
@@ -211,8 +130,8 @@ BROKER: Final = Kind(
             first_seen_at="bigint",
             expires_at="bigint",
         ),
-        _whole("mesh", id="bigint", uid="string", slug="string", sends_per_window="bigint", created_at="bigint"),
-        _whole(
+        whole("mesh", id="bigint", uid="string", slug="string", sends_per_window="bigint", created_at="bigint"),
+        whole(
             "member",
             id="bigint",
             uid="string",
@@ -223,21 +142,21 @@ BROKER: Final = Kind(
             joined_at="bigint",
             revoked_at="bigint",
         ),
-        _whole("topic", id="bigint", mesh_id="bigint", name="string"),
-        _whole("queue", id="bigint", mesh_id="bigint", name="string"),
-        _whole("history_counter", mesh_id="bigint", history_id="bigint"),
-        _whole("history_jump", mesh_id="bigint", after_history_id="bigint", skipped="bigint", epoch="bigint"),
+        whole("topic", id="bigint", mesh_id="bigint", name="string"),
+        whole("queue", id="bigint", mesh_id="bigint", name="string"),
+        whole("history_counter", mesh_id="bigint", history_id="bigint"),
+        whole("history_jump", mesh_id="bigint", after_history_id="bigint", skipped="bigint", epoch="bigint"),
     ),
 )
 
 # --- a daemon's ------------------------------------------------------------------------------------
 
 # Whose store it is, by ULIDs; no row, if nobody says.
-OWNER: Final = _whole("owner", mesh="string", owner="string")
+OWNER: Final = whole("owner", mesh="string", owner="string")
 
 _SENDS: Final = Table(
     name="outbox",
-    columns=_columns(
+    columns=typed(
         seq="bigint",
         id="string",
         client_message_id="string",
@@ -261,6 +180,7 @@ _SENDS: Final = Table(
 OUTBOX: Final = Kind(
     name="outbox",
     marker="outbox",
+    unless="envelope_event",
     files="daemon/*/outbox.db",
     tables=(
         _SENDS,
@@ -274,7 +194,7 @@ _RECEIVED: Final = Series("event", "seq")
 
 def _of_inbox(name: str, /, *, apart_by: str, is_body: bool = False, **types: Type) -> Table:
     """Return a table by numbers that a file which came back from a backup gives to other rows again."""
-    columns = _columns(seq="bigint", **types)
+    columns = typed(seq="bigint", **types)
     return Table(name=name, columns=columns, series=_RECEIVED, key=("seq", apart_by), is_body=is_body)
 
 
@@ -319,7 +239,7 @@ def _of_ledger(
     name: str, columns: Mapping[str, Type], *, series: str | None = None, is_body: bool = False
 ) -> Table:
     """Return a table by its rowids: the ledger's law keeps them dense, and in the order of commits."""
-    numbered = {**_columns(rowid="bigint"), **columns}
+    numbered = {**typed(rowid="bigint"), **columns}
     return Table(
         name=name, columns=numbered, series=Series(series or name, "rowid"), key=("rowid",), is_body=is_body
     )
@@ -327,7 +247,7 @@ def _of_ledger(
 
 _STEPS: Final = _of_ledger(
     "cassette_steps",
-    _columns(
+    typed(
         step_id="string",
         job_id="string",
         ordinal="bigint",
@@ -341,7 +261,7 @@ _STEPS: Final = _of_ledger(
 )
 
 # Of a record of what happened to a lease; a file of version 1 has none.
-_LEASE: Final = _columns(
+_LEASE: Final = typed(
     step_id="string",
     worker_id="string",
     fencing_token="bigint",  # noqa: S106 - a column
@@ -356,7 +276,7 @@ LEDGER: Final = Kind(
     tables=(
         _of_ledger(
             "cassette_messages",
-            _columns(
+            typed(
                 message_id="string",
                 run_id="string",
                 source="string",
@@ -366,13 +286,13 @@ LEDGER: Final = Kind(
         ),
         _of_ledger(
             "cassette_jobs",
-            _columns(job_id="string", message_id="string", intent="string", ordinal="bigint", created_at="string"),
+            typed(job_id="string", message_id="string", intent="string", ordinal="bigint", created_at="string"),
         ),
         _STEPS,
         Table(name="cassette_steps_open", columns=_STEPS.columns, growth=Growth.WHOLE, open_of="cassette_steps"),
         _of_ledger(
             "cassette_receipts",
-            _columns(
+            typed(
                 receipt_id="string",
                 step_id="string",
                 job_id="string",
@@ -382,26 +302,157 @@ LEDGER: Final = Kind(
                 created_at="string",
             ),
         ),
-        _of_ledger("cassette_requeues", _columns(requeue_id="string") | _LEASE),
-        _of_ledger("cassette_renewals", _columns(renewal_id="string") | _LEASE),
+        _of_ledger("cassette_requeues", typed(requeue_id="string") | _LEASE),
+        _of_ledger("cassette_renewals", typed(renewal_id="string") | _LEASE),
         Table(
             name="cassette_chain",
-            columns=_columns(seq="bigint", kind="string", row_id="string", hash="string"),
+            columns=typed(seq="bigint", kind="string", row_id="string", hash="string"),
             series=Series("cassette_chain", "seq"),
             key=("seq",),
         ),
-        _of_ledger("message_body", _columns(payload_json="string"), series="cassette_messages", is_body=True),
-        _of_ledger("step_body", _columns(payload_json="string"), series="cassette_steps", is_body=True),
-        _of_ledger("receipt_body", _columns(receipt_json="string"), series="cassette_receipts", is_body=True),
+        _of_ledger("message_body", typed(payload_json="string"), series="cassette_messages", is_body=True),
+        _of_ledger("step_body", typed(payload_json="string"), series="cassette_steps", is_body=True),
+        _of_ledger("receipt_body", typed(receipt_json="string"), series="cassette_receipts", is_body=True),
     ),
 )
 
-# In the order in which messages pass them: what one handed on before it was read, is in the next.
-KINDS: Final = {kind.name: kind for kind in (OUTBOX, BROKER, INBOX, LEDGER)}
+# --- a relay's -------------------------------------------------------------------------------------
+
+_SEQ: Final = Series("outbox", "seq")
+
+_ENVELOPES: Final = Table(
+    name="outbox",
+    columns=typed(
+        seq="bigint",
+        id="string",
+        client_message_id="string",  # the caller's key
+        key="string",  # under which the upstream knows it; of one that was emptied nobody knows it any more
+        request_fingerprint="binary",
+        method="string",
+        path="string",
+        destination="string",
+        route_class="string",
+        is_status_write="bigint",
+        if_match="string",
+        expected_updated_at="string",
+        expected_status="string",
+        source_agent="string",
+        source_host="string",
+        body_bytes="bigint",
+        enqueued_at="bigint",
+        attempts="bigint",
+        status="string",
+        last_error="string",
+        delivered_at="bigint",
+        answer_status="bigint",
+        aborted_at="bigint",
+        aborted_by="string",
+        superseded_by="string",
+    ),
+    series=_SEQ,
+    key=("seq",),
+)
+
+# What is sent changes until it is settled, and so does what is known of the other side.
+_SENT: Final = Table(
+    name="envelope_body",
+    columns=typed(seq="bigint", body="string", theirs="string", answer="string"),
+    series=_SEQ,
+    key=("seq",),
+    is_body=True,
+)
+
+RELAY: Final = Kind(
+    name="relay",
+    marker="envelope_event",
+    files="edge/outbox.db",
+    tables=(
+        _ENVELOPES,
+        Table(name="outbox_open", columns=_ENVELOPES.columns, growth=Growth.WHOLE, open_of="outbox"),
+        Table(
+            name="envelope_event",
+            columns=typed(
+                seq="bigint",
+                envelope="bigint",
+                at="bigint",
+                was="string",
+                became="string",
+                error="string",
+                by="string",
+                superseded_by="string",
+            ),
+            series=Series("envelope_event", "seq"),
+            key=("seq",),
+        ),
+        whole(
+            "outage",
+            id="string",
+            began_at="bigint",
+            online_at="bigint",
+            recovered_at="bigint",
+            first_seq="bigint",
+        ),
+        _SENT,
+        Table(
+            name="envelope_body_open",
+            columns=_SENT.columns,
+            growth=Growth.WHOLE,
+            is_body=True,
+            open_of="envelope_body",
+        ),
+    ),
+)
+
+# --- a hub's ---------------------------------------------------------------------------------------
+
+_WRITES: Final = Series("hub_write", "seq")
+
+HUB: Final = Kind(
+    name="hub",
+    marker="hub_write",
+    files="hub.db",
+    tables=(
+        Table(
+            name="hub_write",  # all that rows ever were: how they stand is its fold, held against the hub's counts
+            columns=typed(
+                seq="bigint",
+                at="bigint",
+                kind="string",
+                entity_id="string",
+                base_revision="bigint",
+                revision="bigint",
+                method="string",
+                path="string",
+                idempotency_key="string",
+                source_host="string",
+                source_agent="string",
+                expected_revisions="string",  # JSON
+                expected_updated_at="bigint",
+                expected_status="string",
+                status="string",  # after the write
+                fields_bytes="bigint",
+                deleted="bigint",
+            ),
+            series=_WRITES,
+            key=("seq",),
+        ),
+        Table(
+            name="write_body",
+            columns=typed(seq="bigint", fields="string"),
+            series=_WRITES,
+            key=("seq",),
+            is_body=True,
+        ),
+        whole("hub_state", name="string", value="string"),  # says that there is a hub, however little it holds
+    ),
+)
+
+# In the order in which messages and writes pass them: what one handed on before it was read, is in the next.
+KINDS: Final = {kind.name: kind for kind in (OUTBOX, BROKER, INBOX, LEDGER, RELAY, HUB)}
 
 
 def kind_of(tables: Iterable[str]) -> Kind | None:
     """Say which kind of store has these tables."""
     named = frozenset(tables)
-    found = [kind for kind in KINDS.values() if kind.marker in named]
+    found = [kind for kind in KINDS.values() if kind.marker in named and kind.unless not in named]
     return found[0] if len(found) == 1 else None

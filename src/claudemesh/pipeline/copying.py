@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from claudemesh.pipeline.catalogue import TOMBSTONE, Table
 from claudemesh.pipeline.datasource import COPY, STEPS, CopySource, StepsSource
 from claudemesh.pipeline.frames import buried_rows, read
 from claudemesh.pipeline.lake import make_private, sync_tree
 from claudemesh.pipeline.place import Place, write_rows
 from claudemesh.pipeline.session import is_local
+from claudemesh.pipeline.shapes import TOMBSTONE, Table
 from claudemesh.pipeline.sources.connection import Reading, read_share
 from claudemesh.pipeline.sources.model import Moment, Position, fields
 from claudemesh.runtime import points

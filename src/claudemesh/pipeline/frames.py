@@ -7,8 +7,9 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from claudemesh.pipeline.catalogue import KINDS, Grave, Growth, Table
+from claudemesh.pipeline.catalogue import KINDS
 from claudemesh.pipeline.lake import Cut, Lake
+from claudemesh.pipeline.shapes import Grave, Growth, Table
 
 _GLOB: Final = re.compile(r"[\[\]{}*?\\]")  # what Spark would take for a pattern
 
@@ -30,7 +31,7 @@ def tables(spark: SparkSession, lake: Lake, cut: Cut, source: str) -> dict[str, 
             gone = before.join(found[table.name], [*table.key], "left_anti")
             found[table.name] = found[table.name].unionByName(gone)
     for table in kind.tables:
-        if table.open_of:
+        if table.open_of in found:
             found[table.open_of] = found[table.open_of].unionByName(found.pop(table.name))
     return found
 

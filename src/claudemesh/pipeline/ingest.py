@@ -17,9 +17,9 @@ import pyarrow as pa
 from msgspec import structs
 
 from claudemesh.kernel.errors import ConfigError, IntegrityError
-from claudemesh.pipeline.catalogue import Growth, Kind
 from claudemesh.pipeline.lake import Cut, Earlier, Lake, SourceCut, sync_tree
 from claudemesh.pipeline.place import BrokenCheckpointError, Place, check_source, count_rows, write_rows
+from claudemesh.pipeline.shapes import Growth, Kind
 from claudemesh.pipeline.sources.model import Identity, Moment, Store
 from claudemesh.runtime import points
 

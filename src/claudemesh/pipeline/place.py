@@ -10,8 +10,9 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from claudemesh.kernel.errors import IntegrityError
-from claudemesh.pipeline.catalogue import KINDS, Growth, Kind, Table
+from claudemesh.pipeline.catalogue import KINDS
 from claudemesh.pipeline.lake import Cut, Earlier, Lake, SourceCut, make_private, sync_tree
+from claudemesh.pipeline.shapes import Growth, Kind, Table
 from claudemesh.pipeline.sources.model import Position
 
 

@@ -3,7 +3,19 @@
 from typing import Final
 
 from claudemesh.pipeline.heads import publish_audit
-from claudemesh.pipeline.jobs import audit, latency, ledger, limits, orphans, presence, retention, search, traffic
+from claudemesh.pipeline.jobs import (
+    audit,
+    latency,
+    ledger,
+    limits,
+    orphans,
+    presence,
+    recovery,
+    retention,
+    search,
+    traffic,
+    writes,
+)
 from claudemesh.pipeline.outputs import Job, Total
 from claudemesh.pipeline.plans import publish_plan
 from claudemesh.pipeline.shards import publish_archive
@@ -91,6 +103,20 @@ JOBS: Final = {
                 "steps": Total("cassette_steps.{status}", "steps"),
                 "outcomes": Total("cassette_receipts.{outcome}", "receipts"),
             },
+            has_figures=True,
+        ),
+        Job(
+            name="recovery",
+            kind="relay",
+            outputs={"outages": recovery.outages, "classes": recovery.classes},
+            totals={"classes": Total("outbox.{status}", "envelopes")},
+            has_figures=True,
+        ),
+        Job(
+            name="writes",
+            kind="hub",
+            outputs={"rows": writes.rows, "writes": writes.writes},
+            totals={"rows": Total("rows.{kind}.{status}", "rows"), "writes": Total("hub_write", "writes")},
             has_figures=True,
         ),
     )

@@ -1,7 +1,7 @@
 """Which store a URL or a file means, and which stores a home holds."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,7 @@ from claudemesh.kernel.errors import ConfigError, DependencyError, InvalidReques
 from claudemesh.pipeline.catalogue import KINDS, kind_of
 from claudemesh.pipeline.sources.connection import connected, fetch_rows
 from claudemesh.pipeline.sources.model import Store
-from claudemesh.pipeline.sources.postgres import PostgresBroker
+from claudemesh.pipeline.sources.postgres import open_postgres
 from claudemesh.pipeline.sources.sqlite import SqliteStore
 
 POSTGRES: Final = ("postgresql://", "postgres://")
@@ -19,20 +19,23 @@ _MAGIC: Final = b"SQLite format 3\0"
 
 
 def find_stores(home: Path) -> list[str]:
-    """Return what a home holds: its broker's store and those of its daemons."""
+    """Return what a home holds: its broker's store, those of its daemons, and so on."""
     return [str(path) for kind in KINDS.values() for path in sorted(home.glob(kind.files)) if path.is_file()]
 
 
 def open_stores(places: Iterable[str]) -> list[Store]:
     """Return the stores, in the order to read them in; one that is named twice is one."""
-    stores = {store.shown: store for store in map(open_store, places)}
+    stores = {(store.kind.name, store.shown): store for place in places for store in open_place(place)}
     order = [*KINDS]
     return sorted(stores.values(), key=lambda store: order.index(store.kind.name))
 
 
-def open_store(place: str) -> Store:
-    if place.startswith(POSTGRES):
-        return PostgresBroker(place)
+def open_place(place: str) -> Sequence[Store]:
+    """Return the stores that are there: of a file one, of a database perhaps more."""
+    return open_postgres(place) if place.startswith(POSTGRES) else [open_file(place)]
+
+
+def open_file(place: str) -> Store:
     if "://" in place and not place.startswith(SQLITE):  # not quoted: it may hold a password
         raise InvalidRequest(f"a store is none of {SQLITE}PATH, {POSTGRES[0]}HOST/NAME or a file")
     path = Path(place.removeprefix(SQLITE))

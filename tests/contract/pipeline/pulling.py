@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from claudemesh.pipeline.catalogue import Growth
+from claudemesh.pipeline.shapes import Growth
 from claudemesh.pipeline.sources.connection import read_share
 from claudemesh.pipeline.sources.model import Moment, Position, Store, fields
 

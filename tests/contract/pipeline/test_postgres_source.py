@@ -8,7 +8,8 @@ import pytest
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.stores.postgres import PostgresStores
 from claudemesh.kernel.errors import ConfigError
-from claudemesh.pipeline.sources.postgres import PostgresBroker
+from claudemesh.pipeline.catalogue import BROKER
+from claudemesh.pipeline.sources.postgres import PostgresStore
 from claudemesh.runtime.clock import SystemClock
 from tests.contract.broker.backends import NOW, batch, dm, post, settle, subscribe, ulids
 from tests.contract.pipeline.pulling import Copy
@@ -31,7 +32,7 @@ async def stores(postgres_database: str) -> AsyncIterator[PostgresStores]:
 
 @pytest.fixture
 def copy(stores: PostgresStores, postgres_database: str) -> Copy:  # noqa: ARG001 - which has made its tables
-    return Copy(PostgresBroker(postgres_database))
+    return Copy(PostgresStore(postgres_database, BROKER))
 
 
 @pytest.mark.req("S1")
@@ -64,10 +65,10 @@ async def test_a_step_that_is_made_again_is_the_same_whatever_came_since(
     copy.pull()
     begun = copy.position
     await other.execute(BURY, 4, 6)
-    [first] = PostgresBroker(postgres_database).moments()
+    [first] = PostgresStore(postgres_database, BROKER).moments()
     upto = first.position
     await other.execute(BURY, 7, 9)
-    for moment in PostgresBroker(postgres_database).moments():  # another process, after a crash
+    for moment in PostgresStore(postgres_database, BROKER).moments():  # another process, after a crash
         copy.read(moment, begun, upto)
     assert copy.values("tombstone", "id") == [1, 2, 3, 4, 5, 6]
     await other.close()
@@ -130,7 +131,7 @@ async def test_bodies_are_copied_only_if_they_are_asked_for(
     copy.pull()
     assert "for bob" not in str(copy.rows)
     assert "for all" not in str(copy.rows)
-    asked = Copy(PostgresBroker(postgres_database), bodies=True)
+    asked = Copy(PostgresStore(postgres_database, BROKER), bodies=True)
     asked.pull()
     assert asked.values("body", "body") == ["for all", "for bob"]
 
@@ -140,7 +141,7 @@ async def test_an_open_transaction_shows_as_lag(copy: Copy, postgres_database: s
     late = await asyncpg.connect(postgres_database)
     async with late.transaction():
         await late.execute(BURY, 1, 1)
-        for moment in PostgresBroker(postgres_database).moments():
+        for moment in PostgresStore(postgres_database, BROKER).moments():
             lag = moment.lag()
     assert lag["open_transactions"] == 1
     assert lag["oldest_s"] > 0
@@ -157,11 +158,11 @@ async def test_an_open_transaction_shows_as_lag(copy: Copy, postgres_database: s
     ],
 )
 def test_a_store_is_shown_where_it_is_and_without_its_password(uri: str, shown: str) -> None:
-    assert PostgresBroker(uri).shown == shown
+    assert PostgresStore(uri, BROKER).shown == shown
 
 
 @pytest.mark.parametrize("sign", ["/", "%zz", "#", "?", "@", " ", "[", "\n"])
 def test_a_url_whose_password_is_not_escaped_is_refused_and_not_quoted(sign: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        PostgresBroker(f"postgresql://pat:s3c{sign}ret@db/mesh")
+        PostgresStore(f"postgresql://pat:s3c{sign}ret@db/mesh", BROKER)
     assert "s3c" not in str(refused.value)

@@ -7,18 +7,8 @@ import apsw
 import pytest
 
 import claudemesh
-from claudemesh.pipeline.catalogue import (
-    BROKER,
-    INBOX,
-    KINDS,
-    OUTBOX,
-    TOMBSTONE,
-    Grave,
-    Growth,
-    Kind,
-    Series,
-    Table,
-)
+from claudemesh.pipeline.catalogue import BROKER, INBOX, KINDS, OUTBOX
+from claudemesh.pipeline.shapes import TOMBSTONE, Grave, Growth, Kind, Series, Table
 from claudemesh.pipeline.sources import sqlite
 from claudemesh.pipeline.sources.sqlite import SqliteStore
 from claudemesh.pipeline.stores import find_stores, open_stores
@@ -26,16 +16,21 @@ from tests.contract.pipeline.pulling import Copy
 from tests.contract.pipeline.visits import VISIT
 from tests.spark.stores import writing
 
-MIGRATIONS = Path(claudemesh.__file__).parent / "daemon" / "stores" / "sqlite" / "migrations"
-OUTBOX_SCHEMA = MIGRATIONS / "outbox" / "0001_outbox.sql"
-INBOX_SCHEMA = MIGRATIONS / "inbox" / "0001_inbox.sql"
+OF_ALL, OF_A_DAEMON = (
+    Path(claudemesh.__file__).parent / package / "stores" / "sqlite" / "migrations"
+    for package in ("outbox", "daemon")
+)
+OUTBOX_SCHEMA = "\n".join(
+    path.read_text() for path in (OF_ALL / "0001_outbox.sql", OF_A_DAEMON / "outbox" / "0001_sends.sql")
+)
+INBOX_SCHEMA = (OF_A_DAEMON / "inbox" / "0001_inbox.sql").read_text()
 
 
-def make(path: Path, schema: Path, *statements: str) -> None:
+def make(path: Path, schema: str, *statements: str) -> None:
     """Change a file and close it: what is open twice in one process loses its locks."""
     connection = apsw.Connection(str(path))
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        connection.execute(schema.read_text())
+        connection.execute(schema)
     for statement in statements:
         connection.execute(statement)
     connection.close()
@@ -269,11 +264,10 @@ def test_a_kind_of_store_is_a_declaration(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(KINDS, LATER.name, LATER)
     monkeypatch.setattr(sqlite, "_HERE", tmp_path)
     (tmp_path / "later_sqlite.sql").write_text(LATER_SQL)
-    (tmp_path / "schema.sql").write_text(LATER_SCHEMA)
     place = tmp_path / "later.db"
     make(
         place,
-        tmp_path / "schema.sql",
+        LATER_SCHEMA,
         "INSERT INTO entry VALUES (1, 'one', 'words'), (2, 'two', 'words')",
         "INSERT INTO place VALUES (1, 'here')",
     )
@@ -283,7 +277,7 @@ def test_a_kind_of_store_is_a_declaration(tmp_path: Path, monkeypatch: pytest.Mo
     copy.pull()
     make(
         place,
-        tmp_path / "schema.sql",
+        LATER_SCHEMA,
         "INSERT INTO entry VALUES (3, 'three', 'words')",
         "DELETE FROM entry WHERE id = 1",
         "INSERT INTO tombstone VALUES (1, 'entry', 1)",

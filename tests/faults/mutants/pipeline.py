@@ -1,7 +1,4 @@
-"""In the pipeline: what is copied, and what is made of it.
-
-The ids that they are of, S1 and S2, are proven when relays are copied too.
-"""
+"""In the pipeline: what is copied, and what is made of it."""
 
 from tests.requirements import Fault
 
@@ -18,21 +15,21 @@ _VIEWS = "tests/spark/test_jobs_views.py"
 MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="Ingest goes on from the greatest that it has seen, and what commits late is lost.",
-        file="pipeline/sources/broker_postgres.sql",
+        file="pipeline/sources/postgres.sql",
         old="t.commit_xid >= pg_snapshot_xmin('{since}'::pg_snapshot)",
         new="t.commit_xid >= pg_snapshot_xmax('{since}'::pg_snapshot)",
         test=f"{_SNAPSHOTS}::test_what_commits_late_is_copied_all_the_same",
     ),
     Fault(
         what="What was committed beyond the horizon is copied again with the next batch.",
-        file="pipeline/sources/broker_postgres.sql",
+        file="pipeline/sources/postgres.sql",
         old="AND NOT pg_visible_in_snapshot(t.commit_xid, '{since}'::pg_snapshot)\n",
         new="",
         test=f"{_SNAPSHOTS}::test_what_commits_late_is_copied_all_the_same",
     ),
     Fault(
         what="A batch that is made again after a crash holds what came since, and so does the next.",
-        file="pipeline/sources/broker_postgres.sql",
+        file="pipeline/sources/postgres.sql",
         old="AND pg_visible_in_snapshot(t.commit_xid, '{upto}'::pg_snapshot)",
         new="",
         test=f"{_SNAPSHOTS}::test_a_step_that_is_made_again_is_the_same_whatever_came_since",
@@ -81,7 +78,7 @@ MUTANTS: tuple[Fault, ...] = (
     ),
     Fault(
         what="What people wrote is copied though nobody asked for it.",
-        file="pipeline/catalogue.py",
+        file="pipeline/shapes.py",
         old="and (bodies or not one.is_body)",
         new="",
         test=f"{_SNAPSHOTS}::test_bodies_are_copied_only_if_they_are_asked_for",

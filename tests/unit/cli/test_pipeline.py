@@ -23,6 +23,7 @@ from tests.unit.pipeline.test_metrics import CUT, SOURCE
 
 WITHIN_S = 60.0
 TABLES = {"broker": "message_history", "outbox": "outbox", "inbox": "inbox", "ledger": "cassette_messages"}
+TABLES |= {"hub": "hub_write", "relay": "envelope_event"}
 
 
 def make_store(path: Path, table: str) -> Path:
@@ -236,10 +237,12 @@ def test_without_the_extra_the_remedy_is_one_line(home: Home) -> None:
 
 
 def test_a_home_is_read_as_messages_pass(tmp_path: Path) -> None:
-    for name in ("broker", "ledger"):
+    for name in ("broker", "ledger", "hub"):
         make_store(tmp_path / f"{name}.db", TABLES[name])
+    make_store(tmp_path / "edge" / "outbox.db", TABLES["relay"])
     for mesh in ("a", "b"):
         for name in ("inbox", "outbox"):
             make_store(tmp_path / "daemon" / mesh / f"{name}.db", TABLES[name])
     found = open_stores([*find_stores(tmp_path), f"sqlite:///{tmp_path}/broker.db"])
-    assert [store.kind.name for store in found] == ["outbox", "outbox", "broker", "inbox", "inbox", "ledger"]
+    daemons = ["outbox", "outbox", "broker", "inbox", "inbox"]
+    assert [store.kind.name for store in found] == [*daemons, "ledger", "relay", "hub"]

@@ -2,8 +2,8 @@
 
 The same seed makes the same history. There are retries, answers that got lost, refusals, topics, queues, rows that
 wait, that were given up or sent again by an operator, deliveries that were given back, and messages that retention
-deleted, one of whose ids was forgotten and used anew; leases, the first of which a store forgets; and a ledger
-beside. `mutations` breaks the promises, one by one.
+deleted, one of whose ids was forgotten and used anew; leases, the first of which a store forgets; and a ledger, a
+hub and its relays beside. `mutations` breaks the promises, one by one.
 """
 
 import random
@@ -15,6 +15,7 @@ from claudemesh.pipeline.catalogue import kind_of
 from claudemesh.pipeline.checks.invariants import INPUTS
 from claudemesh.pipeline.history import History, Line, to_row
 from tests.unit.pipeline.ledgers import clean_ledger
+from tests.unit.pipeline.relays import clean_relays
 
 Row = dict[str, Any]
 NAMES = ("alice", "bob", "carol")
@@ -42,6 +43,9 @@ class Story:
             self.tables[f"{mesh}/{name}"] = of_kind
         self.ledger = clean_ledger(seed, mesh, version=2 if is_lake else 1)
         self.tables[f"{mesh}/ledger"] = self.ledger.tables
+        self.hub, self.relays = clean_relays(seed, mesh)
+        self.tables[f"{mesh}/hub"] = self.hub.tables
+        self.tables |= {f"{mesh}/{relay.name}": relay.tables for relay in self.relays}
         self.broker = self.tables[f"{mesh}/broker"]
         self.broker["mesh"].append({"id": 1, "uid": mesh})
         self.broker["member"] += [{"id": self.number(name), "uid": self.uid(name)} for name in NAMES]

@@ -7,7 +7,8 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
-from claudemesh.pipeline.catalogue import LEDGER, Growth
+from claudemesh.pipeline.catalogue import LEDGER
+from claudemesh.pipeline.shapes import Growth
 
 Row = dict[str, Any]
 WORKERS = ("ann", "ben", "cat")

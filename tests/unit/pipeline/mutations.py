@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tests.unit.pipeline.histories import NAMES, QUEUE, Row, Story
 from tests.unit.pipeline.ledgers import LEASE_MS
+from tests.unit.pipeline.mutations_of_writes import OF_WRITES
 
 Mutation = Callable[[Story], None]
 
@@ -403,8 +404,8 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
         a_receipt_for_no_step,
         committed_twice,
     ),
-    "lost_update": (replaced_twice,),
-    "stale_overwrite": (replaced_blindly,),
+    "lost_update": (replaced_twice, *OF_WRITES["lost_update"]),
+    "stale_overwrite": (replaced_blindly, *OF_WRITES["stale_overwrite"]),
     "presence_twice": (told_twice_of_a_departure, told_twice_of_an_arrival, announced_twice, gone_twice),
     "left_before_joined": (
         left_without_coming,
@@ -415,6 +416,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "presence_gap": (a_number_that_nobody_has, a_number_that_two_have),
     "lease_after_end": (offline_after_it_left, carried_on_after_it_ended),
     "resume_replayed": (resumed_twice, back_without_having_been_away),
+    **{name: OF_WRITES[name] for name in ("edge_append_lost", "edge_append_doubled", "edge_order")},
 }
 
 # Whoever replaces what was replaced before also writes over it.

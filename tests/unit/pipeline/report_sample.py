@@ -115,6 +115,65 @@ def sample(*, days: int = 3, violations: int = 2) -> dict[str, Any]:
             for step, count in (("01JH.1.1", 2), (HOSTILE, 7))
         ],
     }
+    waited = {"envelopes": 40, "queued": 1, "acked": 30, "conflict": 2, "dead": 3, "cancelled": 1, "coalesced": 3}
+    relay = {
+        "name": "relay-demo",
+        "kind": "relay",
+        "store": "sqlite:///outbox.db",
+        "lag": {},
+        "totals": {"outbox": {"lake": 40, "store": 40}},
+        "outages": [
+            {
+                "outage_id": HOSTILE,
+                "began_at": START_MS + HOUR_MS,
+                "online_at": START_MS + 3 * HOUR_MS,
+                "recovered_at": None,
+                "away_ms": 2 * HOUR_MS,
+                "replay_ms": 15_000,
+                "took_ms": 2 * HOUR_MS + 15_000,
+                **waited,
+                "attempts": 44,
+                "longest_lane": 7,
+                "lane": HOSTILE,
+                "oldest_wait_ms": 3 * HOUR_MS,
+                "acked_per_s": 2.0,
+            },
+            {
+                "outage_id": "open",
+                "began_at": START_MS,
+                "online_at": None,
+                "recovered_at": None,
+                "away_ms": HOUR_MS,
+                "replay_ms": None,
+                "took_ms": HOUR_MS,
+                **dict.fromkeys(waited, 0),
+                "attempts": 0,
+                "longest_lane": 0,
+                "lane": None,
+                "oldest_wait_ms": None,
+                "acked_per_s": None,
+            },
+        ],
+        "envelopes": [
+            {"outage_id": outage, "route_class": name, "status": status, "envelopes": 5, "coalesced": 0}
+            for outage in (None, HOSTILE)
+            for name in ("append", "replace")
+            for status in ("done", "aborted", "dead")
+        ],
+    }
+    kinds = ("progress", "messages", "token_events", "decisions", "tasks", HOSTILE)
+    hub = {
+        "name": "hub-demo",
+        "kind": "hub",
+        "store": "sqlite:///hub.db",
+        "lag": {},
+        "totals": {"hub_write": {"lake": 21 * len(hours), "store": 21 * len(hours)}},
+        "writes": [
+            {"kind": kind, "hour_at": at, "writes": weight, "created": 1, "deleted": 0, "keyed": 1, "expecting": 0}
+            for at in hours
+            for weight, kind in enumerate(kinds, 1)
+        ],
+    }
     return {
         "cut": 7,
         "at": "2026-01-04T00:00:00Z",
@@ -129,5 +188,5 @@ def sample(*, days: int = 3, violations: int = 2) -> dict[str, Any]:
                 "items": items[:violations],
             },
         ],
-        "sources": [broker, inbox, ledger],
+        "sources": [broker, inbox, ledger, relay, hub],
     }

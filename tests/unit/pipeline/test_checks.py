@@ -140,3 +140,17 @@ def test_a_store_says_whose_it_is_however_little_is_in_it() -> None:
     for name in others:
         del story.tables[name]
     assert check_on_sqlite(rows([story]), history([story])).violations == []
+
+
+@pytest.mark.req("S3")
+def test_a_relay_whose_hub_is_not_among_the_stores_is_not_asked_for_what_that_holds() -> None:
+    story = clean(5)
+    del story.tables["mesh/hub"]
+    assert broken(story) == set()
+
+
+@pytest.mark.req("S3")
+def test_a_hub_that_lost_everything_does_not_pass() -> None:
+    story = clean(5)
+    story.hub.lines.clear()
+    assert broken(story) == {"edge_append_lost", "lost_update"}

@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from claudemesh.kernel.errors import ConfigError, IntegrityError
-from claudemesh.pipeline.catalogue import INBOX, OUTBOX, Growth
+from claudemesh.pipeline.catalogue import INBOX, OUTBOX
 from claudemesh.pipeline.lake import Cut, Earlier, Lake
 from claudemesh.pipeline.place import check_whole, write_rows
+from claudemesh.pipeline.shapes import Growth
 from claudemesh.pipeline.sources.model import fields
 from tests.unit.pipeline.test_metrics import CUT
 

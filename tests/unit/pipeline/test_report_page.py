@@ -77,12 +77,11 @@ def test_how_long_a_transaction_is_open_is_left_out_where_nobody_was_told() -> N
 
 
 def test_a_page_draws_what_a_store_has_whatever_its_kind() -> None:
-    broker, inbox, ledger = sample()["sources"]
-    all_ = {**broker, **inbox, **ledger, "kind": "later"}
+    all_ = {name: value for source in sample()["sources"] for name, value in source.items()} | {"kind": "later"}
     page = build_page({**sample(), "sources": [all_]})
     titles = ["Totals", "Traffic", "Delivery latency: demo", "Dead letters", "Members seen", "Presence"]
     titles += ["Who was there: demo", "Time in grace: demo", "How sessions ended"]
-    titles += ["Runs", "Lead times", "Lease expiries"]
+    titles += ["Runs", "Lead times", "Lease expiries", "Outages", "Writes that waited", "Writes"]
     assert [title for title in titles if f"<h3>{title}</h3>" not in page] == []
 
 
@@ -95,7 +94,8 @@ def test_a_cut_without_anything_has_a_page_all_the_same() -> None:
     empty["sources"][0] |= {"traffic": [], "latency": [], "dead_letters": [], "members": [], "totals": {}}
     empty["sources"][0] |= {"presence": [], "endings": []}
     empty["sources"][2] |= {"runs": [], "lead_times": [], "requeued": [], "totals": {}}
-    assert build_page(empty).count("Nothing in this cut") == 10
+    empty["sources"][3] |= {"outages": [], "envelopes": [], "totals": {}}
+    assert build_page(empty).count("Nothing in this cut") == 13
 
 
 def test_a_ledger_shows_all_runs_first_and_how_long_its_steps_took() -> None:
@@ -128,6 +128,41 @@ def test_days_on_which_nothing_happened_divide_by_nothing() -> None:
     there = build_page(quiet).split("<h3>Who was there: demo</h3>")[1]
     assert "replaced: 5." in there.split("</figure>")[0]
     assert "None so far." in there
+
+
+@pytest.mark.req("S4")
+def test_an_outage_is_shown_with_what_waited_in_it_and_one_that_goes_on_with_what_is_known() -> None:
+    page = build_page(sample())
+    outages, waited = (
+        page.split(f"<h3>{title}</h3>")[1].split("</table>")[0] for title in ("Outages", "Writes that waited")
+    )
+    head, over, goes_on = outages.split("<tr>")[1:]
+    assert "<td>2026-01-01 01:00:00Z</td><td>2 h</td><td>15 s</td><td>3 h</td>" in over
+    assert [int(part.split("<")[0]) for part in over.split('<td class="n">')[1:]] == [40, 1, 30, 2, 3, 1, 3, 7]
+    assert "<td>1 h</td><td></td><td></td>" in goes_on
+    assert head.count("<th") == over.count("<td") == goes_on.count("<td")
+    assert [
+        int(part.split("<")[0]) for part in waited.split("<td>append</td>")[1].split('<td class="n">')[1:7]
+    ] == [
+        10,
+        0,
+        0,
+        0,
+        10,
+        10,
+    ]
+
+
+def test_of_many_outages_the_latest_are_shown_and_of_many_kinds_the_most_frequent() -> None:
+    many = sample()
+    many["sources"][3]["outages"] *= 11
+    page = build_page(many)
+    assert "The latest 20 of 22." in page
+    writes = page.split("<h3>Writes</h3>")[1].split("</figure>")[0]
+    assert "others: 3 writes" in writes
+    assert "tasks: 5 writes" in writes
+    assert 'class="c4"' in writes
+    assert 'class="c5"' not in writes
 
 
 def test_of_many_runs_the_largest_are_shown_and_how_many_there_are() -> None:

@@ -139,11 +139,13 @@ def with_bodies(kind: str, *, bodies: bool) -> Cut:
 @pytest.mark.parametrize(
     ("cut", "left_out"),
     [
-        (CUT, {"search", "ledger"}),
+        (CUT, {"search", "ledger", "recovery", "writes"}),
         (with_bodies("inbox", bodies=True), {*NAMES} - {"search"}),
         (with_bodies("ledger", bodies=False), {*NAMES} - {"ledger"}),
+        (with_bodies("relay", bodies=False), {*NAMES} - {"recovery"}),
+        (with_bodies("hub", bodies=False), {*NAMES} - {"writes"}),
     ],
-    ids=["a broker", "an inbox with bodies", "a ledger"],
+    ids=["a broker", "an inbox with bodies", "a ledger", "a relay", "a hub"],
 )
 def test_all_jobs_are_those_that_have_something_to_read_and_the_others_are_named(
     cut: Cut, left_out: set[str]

@@ -1,13 +1,14 @@
 """The history checker: what clients were told, against what the stores hold.
 
     inputs.sql   a few plain tables, out of those of the stores
-    sends.sql, deliveries.sql, turns.sql   the promise, as queries that find nothing
+    sends.sql, deliveries.sql, turns.sql, relays.sql   the promise, as queries that find nothing
     invariants   how they are loaded, and what they find
     sqlite       them on SQLite, for fast tests and plain files
     spark        them on Spark, for a cut of the lake
 
-Outboxes are to be read before the broker and inboxes after it, as messages pass; then nothing that is on its way
-looks lost. How to add an invariant: a query with a name, and in the tests a history that breaks it.
+Outboxes are to be read before the broker and inboxes after it, relays before their hub, as messages and writes
+pass; then nothing that is on its way looks lost. How to add an invariant: a query with a name, and in the tests a
+history that breaks it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -172,3 +172,24 @@ FROM (
   SELECT store, step_id, 'lease', step_id, lease_owner, fencing_token FROM step WHERE lease_owner IS NOT NULL
 ) AS r
 LEFT JOIN ledger_cassette_chain AS c ON c.store = r.store AND c.kind = r.kind AND c.row_id = r.row_id
+
+-- name: written
+-- The lines of hubs' journals, each with what its row was before it.
+SELECT store, seq, kind || '/' || entity_id AS id, base_revision, revision, idempotency_key AS key,
+  source_agent AS who, expected_revisions, expected_updated_at, expected_status,
+  lag(revision) OVER (PARTITION BY store, kind, entity_id ORDER BY seq) AS revision_before,
+  lag(at) OVER (PARTITION BY store, kind, entity_id ORDER BY seq) AS at_before,
+  lag(status) OVER (PARTITION BY store, kind, entity_id ORDER BY seq) AS status_before,
+  lag(deleted) OVER (PARTITION BY store, kind, entity_id ORDER BY seq) AS deleted_before
+FROM hub_hub_write
+
+-- name: relayed
+-- Envelopes of relays, and whether their callers were ever told that the hub has them. One that found its values there
+-- already wrote nothing; of one that was emptied nobody knows the key.
+SELECT o.store, o.seq, o.id, o.key, o.method, o.destination, o.route_class, o.if_match, o.expected_updated_at,
+  o.expected_status, o.source_agent AS who,
+  CASE WHEN coalesce(o.last_error, '') = 'already_there' THEN 0 WHEN o.status = 'done' OR e.envelope IS NOT NULL THEN 1
+    ELSE 0 END AS is_acked
+FROM relay_outbox AS o
+LEFT JOIN (SELECT DISTINCT store, envelope FROM relay_envelope_event WHERE became = 'done') AS e
+  ON e.store = o.store AND e.envelope = o.seq

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from claudemesh.pipeline.catalogue import BROKER, INBOX, LEDGER, OUTBOX, Kind
+from claudemesh.pipeline.catalogue import BROKER, HUB, INBOX, LEDGER, OUTBOX, RELAY
+from claudemesh.pipeline.shapes import Kind
 from claudemesh.storage.sqlfile import load_queries
 
 EVIDENCE: Final = ("what", "mesh", "id", "who", "detail")
@@ -27,6 +28,8 @@ COUNTED: Final = (
     "step",
     "held",
     "receipted",
+    "written",
+    "relayed",
 )
 
 
@@ -86,6 +89,45 @@ INPUTS: Final = (
     Input(LEDGER, "cassette_requeues", ("requeue_id", *_OF_WORKER)),
     Input(LEDGER, "cassette_renewals", ("renewal_id", *_OF_WORKER)),
     Input(LEDGER, "cassette_chain", ("seq", "kind", "row_id")),
+    Input(
+        RELAY,
+        "outbox",
+        (
+            "seq",
+            "id",
+            "key",
+            "method",
+            "destination",
+            "route_class",
+            "if_match",
+            "expected_updated_at",
+            "expected_status",
+            "source_agent",
+            "status",
+            "last_error",
+        ),
+    ),
+    Input(RELAY, "envelope_event", ("seq", "envelope", "became")),
+    Input(
+        HUB,
+        "hub_write",
+        (
+            "seq",
+            "at",
+            "kind",
+            "entity_id",
+            "base_revision",
+            "revision",
+            "idempotency_key",
+            "source_agent",
+            "expected_revisions",
+            "expected_updated_at",
+            "expected_status",
+            "status",
+            "deleted",
+        ),
+    ),
+    Input(HUB, "hub_state", ("name",)),
     Input(OUTBOX, "owner", ("mesh", "owner")),
     Input(INBOX, "owner", ("mesh", "owner")),
 )
@@ -96,7 +138,7 @@ _VIEWS: Final = load_queries(_HERE / "inputs.sql")
 VIEWS: Final[Mapping[str, str]] = {name: _VIEWS[name] for name in _VIEWS.names()}
 INVARIANTS: Final[Mapping[str, str]] = {
     name: queries[name]
-    for queries in (load_queries(_HERE / f"{part}.sql") for part in ("sends", "deliveries", "turns"))
+    for queries in (load_queries(_HERE / f"{part}.sql") for part in ("sends", "deliveries", "turns", "relays"))
     for name in queries.names()
 }
 

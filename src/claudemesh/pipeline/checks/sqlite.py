@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from claudemesh.pipeline.catalogue import BROKER, INBOX, OUTBOX, Kind, kind_of
+from claudemesh.pipeline.catalogue import BROKER, HUB, INBOX, OUTBOX, RELAY, kind_of
 from claudemesh.pipeline.checks.invariants import (
     INPUTS,
     VIEWS,
@@ -17,7 +18,9 @@ from claudemesh.pipeline.checks.invariants import (
     render_search,
 )
 from claudemesh.pipeline.history import COLUMNS, History, read_history
+from claudemesh.pipeline.shapes import Kind
 from claudemesh.pipeline.sources.owner import read_owner
+from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite.connection import connect
 
 Rows = Iterable[Sequence[object]]  # in the order of the input's columns
@@ -30,6 +33,12 @@ _FROM: Final = {
     " UNION ALL SELECT mesh_id, history_id, encoding, body FROM message_queue)",
     "inbox_body": "inbox",
 }
+# Of stores whose rows are looked into: as they are copied.
+_SOURCES: Final = {
+    kind.name: load_queries(files("claudemesh.pipeline.sources") / f"{kind.name}_sqlite.sql")
+    for kind in (RELAY, HUB)
+}
+_ALL: Final = f"[[0, {2**63 - 1}]]"  # of the numbers
 
 
 def check_on_sqlite(tables: Mapping[str, Tables], log: History) -> Verdict:
@@ -63,18 +72,28 @@ def check_stores(broker: Path, outboxes: Sequence[Path], inboxes: Sequence[Path]
     return check_on_sqlite(tables, read_history(logs))
 
 
+def check_writes(hubs: Sequence[Path], relays: Sequence[Path]) -> Verdict:
+    """Check the files of hubs and of the relays before them, as above: relays are read first."""
+    paths = [*((RELAY, path) for path in relays), *((HUB, path) for path in hubs)]
+    return check_on_sqlite({str(path): _read(kind, path) for kind, path in paths}, History([]))
+
+
 def _read(kind: Kind, path: Path) -> Tables:
     with closing(connect(path, read_only=True)) as connection:
         connection.execute("BEGIN")
         return {
-            one.table: read_owner(path) if one.table == "owner" else list(connection.execute(_select(one)))
+            one.table: read_owner(path) if one.table == "owner" else list(connection.execute(*_select(one)))
             for one in INPUTS
             if one.kind is kind
         }
 
 
-def _select(one: Input) -> str:
-    return f"SELECT {', '.join(one.columns)} FROM {_FROM.get(one.name, one.table)}"  # noqa: S608 - our own
+def _select(one: Input) -> tuple[str, tuple[str, ...]]:
+    columns, source = ", ".join(one.columns), _SOURCES.get(one.kind.name)
+    if source is None or one.table not in source.names():
+        return f"SELECT {columns} FROM {_FROM.get(one.name, one.table)}", ()  # noqa: S608 - our own
+    sql = source[one.table]
+    return f"SELECT {columns} FROM ({sql})", (_ALL,) if "?1" in sql else ()  # noqa: S608 - as above
 
 
 def _marks(count: int) -> str:

@@ -1,6 +1,6 @@
 -- What was promised to those who take turns: at work, at a document, at being there. As in `sends.sql`, from the log
 -- alone, since what a store says of it now, it may have said otherwise before; but a ledger keeps what it said, and so
--- does the journal of leases.
+-- do the journals of leases and of a hub. Of a hub there is no mesh, and its own name stands for one.
 
 -- name: double_claim
 -- A lease is given once, and to one.
@@ -82,13 +82,24 @@ SELECT count(*) || ' receipts', min(run), step_id, min(worker) || ' ' || max(wor
 FROM receipted GROUP BY store, step_id HAVING count(*) > 1
 
 -- name: lost_update
--- Of several that start from one version, one gets through.
+-- Of several that start from one version, one gets through; a hub's line starts where the one before it of the same row
+-- ended, and what a relay was told has replaced something has its line.
 SELECT 'replaced by several' AS what, mesh, key AS id, min(who) || ' ' || max(who) AS who, 'version ' || id AS detail
 FROM h WHERE f = 'swap' AND ev = 'ok' GROUP BY mesh, key, id HAVING count(DISTINCT version) > 1
+UNION ALL
+SELECT CASE WHEN deleted_before = 1 THEN 'written after it was deleted' ELSE 'starts elsewhere' END, store, id, who,
+  'from ' || base_revision || ' after ' || coalesce(revision_before, 0)
+FROM written WHERE base_revision <> coalesce(revision_before, 0) OR deleted_before = 1
+UNION ALL
+SELECT 'acknowledged and not written', r.store, r.destination, r.who, r.id
+FROM relayed AS r
+JOIN (SELECT count(*) AS hubs FROM hub_hub_state) AS known ON known.hubs > 0
+LEFT JOIN written AS w ON w.key = r.key
+WHERE r.is_acked = 1 AND r.route_class = 'replace' AND r.key IS NOT NULL AND w.key IS NULL
 
 -- name: stale_overwrite
 -- Nothing replaces a version that it does not start from. A base that nobody was told of was written by a call whose
--- answer got lost.
+-- answer got lost. Of a hub: what a write expected was so, and what a relay's write expected the hub was told.
 SELECT 'skipped a version' AS what, s.mesh, s.key AS id, s.who, 'from ' || s.id || ' to ' || s.version AS detail
 FROM (
   SELECT mesh, key, who, id, version, max(version) OVER (
@@ -97,6 +108,19 @@ FROM (
   FROM h WHERE f = 'swap' AND ev = 'ok'
 ) AS s
 WHERE s.before > cast(s.id AS bigint)
+UNION ALL
+SELECT 'not as expected', store, id, who, 'revision ' || revision
+FROM written
+WHERE instr(replace(replace(expected_revisions, '[', ','), ']', ','), ',' || base_revision || ',') = 0
+  OR expected_updated_at <> coalesce(at_before, 0)
+  OR expected_status <> coalesce(status_before, '')
+UNION ALL
+SELECT 'expected nothing any more', w.store, w.id, r.who, 'revision ' || w.revision || ', ' || r.id
+FROM relayed AS r
+JOIN written AS w ON w.key = r.key
+WHERE (r.if_match IS NOT NULL AND w.expected_revisions IS NULL AND r.if_match <> '*')
+  OR (r.expected_updated_at IS NOT NULL AND w.expected_updated_at IS NULL)
+  OR (r.expected_status IS NOT NULL AND w.expected_status IS NULL)
 
 -- name: presence_twice
 -- Whoever watches is told once that somebody came, and once that they left; and so it is announced.

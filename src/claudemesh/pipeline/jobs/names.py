@@ -2,4 +2,16 @@
 
 from typing import Final
 
-NAMES: Final = ("orphans", "retention", "audit", "limits", "latency", "search", "traffic", "presence", "ledger")
+NAMES: Final = (
+    "orphans",
+    "retention",
+    "audit",
+    "limits",
+    "latency",
+    "search",
+    "traffic",
+    "presence",
+    "ledger",
+    "recovery",
+    "writes",
+)

@@ -9,8 +9,9 @@ from typing import Final, TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from claudemesh.pipeline.catalogue import BROKER, TOMBSTONE
+from claudemesh.pipeline.catalogue import BROKER
 from claudemesh.pipeline.frames import buried_rows
+from claudemesh.pipeline.shapes import TOMBSTONE
 
 Tables: TypeAlias = Mapping[str, DataFrame]  # of one source, at one cut
 

@@ -1,5 +1,6 @@
 """Puts a report together: runs the jobs it rests on, and holds every total in it against the store's own count."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -133,11 +134,39 @@ def _describe_ledger(run: Run, name: str, source: SourceCut) -> Json:
     }
 
 
+def _describe_relay(run: Run, name: str, source: SourceCut) -> Json:
+    classes = _given(run, "recovery", name, "classes")
+    totals = {table: rows for table, rows in source.live.items() if table in source.counts}
+    totals |= {"outage": source.rows["outage"], **add_up(classes, JOBS["recovery"].totals["classes"], ())}
+    sums: Counter[tuple[str, str]] = Counter()
+    for row in classes:
+        sums[row["route_class"], row["status"]] += row["envelopes"]
+    latest = sorted(_given(run, "recovery", name, "outages"), key=lambda row: -row["began_at"])
+    return {
+        "totals": pair_totals(totals, source.counts),
+        "outages": latest[:RUNS_MAX],
+        "envelopes": [{"route_class": one, "status": state, "envelopes": n} for (one, state), n in sums.items()],
+    }
+
+
+def _describe_hub(run: Run, name: str, source: SourceCut) -> Json:
+    writes, rows = (_given(run, "writes", name, output) for output in ("writes", "rows"))
+    adding = JOBS["writes"].totals
+    totals = {**add_up(writes, adding["writes"], ()), **add_up(rows, adding["rows"], ())}
+    since_ms = run.params.since_ms or 0
+    return {
+        "totals": pair_totals(totals, source.counts),
+        "writes": [row for row in writes if row["hour_at"] >= since_ms],
+    }
+
+
 _FIGURES: Final = {
     "broker": _describe_broker,
     "outbox": _describe_outbox,
     "inbox": _describe_inbox,
     "ledger": _describe_ledger,
+    "relay": _describe_relay,
+    "hub": _describe_hub,
 }
 
 

@@ -18,6 +18,8 @@ MEMBERS_MAX: Final = 40
 MESHES_MAX: Final = 6
 REASONS_MAX: Final = 20
 RUNS_MAX: Final = 20
+OUTAGES_MAX: Final = 20
+WRITTEN_MAX: Final = 4  # kinds with a colour of their own
 STEP_ID_SHOWN: Final = 16
 SPANS: Final = {
     "posted_to_claimed": "posted to claimed",
@@ -210,6 +212,56 @@ def _requeued(rows: Sequence[Row]) -> Iterable[Element]:
     yield _card("Lease expiries", says, plots.ranking(most, "expiries"))
 
 
+def _outages(rows: Sequence[Row]) -> Iterable[Element]:
+    latest = [_came_through(row) for row in rows[:OUTAGES_MAX]]
+    more = f" The latest {OUTAGES_MAX} of {len(rows)}." if len(rows) > OUTAGES_MAX else ""
+    says = (
+        "When the upstream was away, what had to wait for it, and how that went. What is in conflict or dead waits"
+        f" for an operator; what was coalesced, a later write made needless.{more}"
+    )
+    yield _card("Outages", says, _table(latest) if latest else plots.nothing())
+
+
+def _came_through(row: Row) -> Row:
+    counts = {
+        name: row[name] for name in ("envelopes", "queued", "acked", "conflict", "dead", "cancelled", "coalesced")
+    }
+    spans = {"away": row["away_ms"], "replay": row["replay_ms"], "oldest wait": row["oldest_wait_ms"]}
+    rate = row["acked_per_s"]
+    return {
+        "began": plots.say_time(row["began_at"]),
+        **{name: "" if span is None else plots.say_ms(span) for name, span in spans.items()},
+        **counts,
+        "acked a second": "" if rate is None else plots.say_number(rate),
+        "longest lane": row["longest_lane"],
+    }
+
+
+def _envelopes(rows: Sequence[Row]) -> Iterable[Element]:
+    states = {"acked": "done", "queued": "pending", "sending": "inflight", "conflict": "conflict", "dead": "dead"}
+    shown = [
+        {"class": name}
+        | {
+            word: _sums(rows, "route_class", "envelopes", status=state).get(name, 0)
+            for word, state in states.items()
+        }
+        | {"cancelled": _sums(rows, "route_class", "envelopes", status="aborted").get(name, 0)}
+        for name in sorted({row["route_class"] for row in rows})
+    ]
+    says = "What became of all writes that ever waited here, by the class of their route; coalesced is cancelled."
+    yield _card("Writes that waited", says, _table(shown) if shown else plots.nothing())
+
+
+def _writes(rows: Sequence[Row]) -> Iterable[Element]:
+    kinds = sorted(_sums(rows, "kind", "writes").items(), key=lambda pair: (-pair[1], pair[0]))
+    most = {kind for kind, _ in kinds[:WRITTEN_MAX]}
+    told = [{**row, "kind": row["kind"] if row["kind"] in most else "others"} for row in rows]
+    names = dict.fromkeys([kind for kind, _ in kinds if kind in most] + [row["kind"] for row in told])
+    series = {kind: _sums(told, "hour_at", "writes", kind=kind) for kind in names}
+    says = "Writes that changed something, by the kind of their row."
+    yield _card("Writes", says, plots.bars(series, "writes"), series)
+
+
 def _short(step_id: str) -> str:
     """Keep the end of an id: that is where steps of one message differ."""
     return step_id if len(step_id) <= STEP_ID_SHOWN else f"…{step_id[-STEP_ID_SHOWN:]}"
@@ -235,6 +287,9 @@ _FIGURES: Final = {  # drawn of every store that has them
     "runs": _runs,
     "lead_times": _lead_times,
     "requeued": _requeued,
+    "outages": _outages,
+    "envelopes": _envelopes,
+    "writes": _writes,
 }
 
 

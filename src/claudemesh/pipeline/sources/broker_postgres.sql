@@ -6,30 +6,6 @@ SELECT
   concat_ws('/', coalesce((SELECT convert_from(value, 'UTF8') FROM mesh.broker_state WHERE name = 'epoch'), '0'),
     (SELECT system_identifier FROM pg_control_system()), substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))
 
--- name: moment
--- This moment, for others too.
-SELECT pg_export_snapshot(), pg_current_snapshot()::text
-
--- name: lag
--- What is open and may still commit: until then nobody can read it.
-SELECT count(*), CASE WHEN count(*) = count(since)
-  THEN coalesce(max(extract(epoch FROM clock_timestamp() - since)), 0)::float8 END FROM (
-  SELECT xact_start AS since FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND datname = current_database()
-  UNION ALL
-  SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()
-) AS open
-
--- name: new_rows
--- What one moment sees and an earlier one did not. Everything below the earlier one's horizon had ended then, so the
--- index is asked only from there on; a transaction that was open then, or beyond it, is judged by itself.
-t.commit_xid >= pg_snapshot_xmin('{since}'::pg_snapshot)
-AND NOT pg_visible_in_snapshot(t.commit_xid, '{since}'::pg_snapshot)
-AND pg_visible_in_snapshot(t.commit_xid, '{upto}'::pg_snapshot)
-
--- name: blocks
--- How large a table is, in the blocks that it is read by.
-SELECT pg_relation_size('mesh.{table}') / current_setting('block_size')::bigint
-
 -- name: client_message_dedupe
 -- Accepted ids.
 SELECT t.sender_id, t.client_message_id, t.mesh_id, t.broker_message_id, t.request_fingerprint, t.first_seen_at,

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from claudemesh.pipeline.catalogue import Kind, Table
+from claudemesh.pipeline.shapes import Kind, Table
 from claudemesh.pipeline.sources.connection import Reading, to_schema
 
 Position: TypeAlias = dict[str, Any]  # JSON; every source has its own words for how far it was read

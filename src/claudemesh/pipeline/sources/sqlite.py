@@ -29,7 +29,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from claudemesh.kernel.errors import ConfigError
-from claudemesh.pipeline.catalogue import OWNER, Kind, Series, Table
+from claudemesh.pipeline.catalogue import OWNER
+from claudemesh.pipeline.shapes import Kind, Series, Table
 from claudemesh.pipeline.sources.connection import (
     Reading,
     Statement,

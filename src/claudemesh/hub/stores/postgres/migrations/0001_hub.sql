@@ -57,6 +57,9 @@ CREATE TABLE hub.hub_write (
 
 CREATE UNIQUE INDEX hub_write_chain ON hub.hub_write (kind, entity_id, revision);
 
+-- What came since a moment, for whoever copies it.
+CREATE INDEX hub_write_commit ON hub.hub_write (commit_xid);
+
 CREATE FUNCTION hub.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION 'append-only: hub_write takes no %', TG_OP USING ERRCODE = 'integrity_constraint_violation';
