@@ -1,7 +1,7 @@
 """Asking a relay or a hub over HTTP: by a Unix socket or by a URL, one question at a time.
 
-Nobody else is ever asked: no proxy, no redirect. It decides what became of a question that was not answered: whether
-somebody listens at all, and whether the outcome is known.
+Nobody else is ever asked: no proxy, no redirect. It decides what became of a question that was not answered:
+whether somebody listens at all, and whether the outcome is known.
 """
 
 import http.client
@@ -50,7 +50,7 @@ class Answered:
 
 
 class Api:
-    """One place to ask. Connections are not kept: a command asks a few times, and a server may be gone in between."""
+    """One place to ask. Connections are not kept: a command asks a few times, and servers come and go."""
 
     def __init__(self, where: str, origin: Origin | None, sock: Path | None, token: str | None = None) -> None:
         self.where = where  # as it is told to a person

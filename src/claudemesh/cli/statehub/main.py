@@ -11,6 +11,7 @@ from claudemesh.cli.main import run
 COMMANDS = {
     "serve": "statehub.hub:serve",
     "idempotency": "statehub.hub:idempotency",
+    "outbox": "statehub.outbox:outbox",
 }
 
 
