@@ -12,6 +12,8 @@ COMMANDS = {
     "serve": "statehub.hub:serve",
     "idempotency": "statehub.hub:idempotency",
     "outbox": "statehub.outbox:outbox",
+    "drill": "statehub.drill:drill",
+    "fix-consistency": "statehub.fix:fix_consistency",
 }
 
 
