@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from claudemesh.cli.statehub.main import main
 from claudemesh.runtime.patience import wait_until
 from tests.integration.hub_process import Hub
 from tests.integration.relay_process import Relay
@@ -307,37 +308,45 @@ def test_where_nothing_is_there_nothing_is_recovered(relay: Relay) -> None:
 # --- what cannot be ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (["list", "--state", "lost"], 2, "--state"),
-        (["list", "--limit", "0"], 2, "--limit"),
-        (["list", "--after", "-1"], 2, "--after"),
-        (["show"], 2, "ENVELOPE"),
-        (["show", "nobody/../x"], 1, "there is no such envelope"),
-        (["cancel", "nobody", "--by", "\n"], 2, "no name of a person"),
-        (["cancel", "nobody", "--by", "coalesced"], 2, "no name of a person"),
-        (["cancel", "nobody"], 1, "there is no such envelope"),
-        (["resolve", "nobody"], 2, "--keep"),
-        (["resolve", "nobody", "--keep", "both"], 2, "--keep"),
-        (["replay", "--wait", "soon"], 2, "is not a time"),
-        (["import", "missing.jsonl"], 2, "No such file"),
-        (["export", "--file", "."], 2, "--file"),
-        (["export", "--file", "nowhere/x"], 2, "--file"),
-        (["settle", "x"], 2, "settle"),
-    ],
-)
+WRONG = [
+    (["list", "--state", "lost"], 2, "--state"),
+    (["list", "--limit", "0"], 2, "--limit"),
+    (["list", "--after", "-1"], 2, "--after"),
+    (["show"], 2, "ENVELOPE"),
+    (["show", "nobody/../x"], 1, "there is no such envelope"),
+    (["show", "export"], 1, "there is no such envelope"),
+    (["cancel", "nobody", "--by", "\n"], 2, "no name of a person"),
+    (["cancel", "nobody", "--by", "coalesced"], 2, "no name of a person"),
+    (["cancel", "nobody"], 1, "there is no such envelope"),
+    (["resolve", "nobody"], 2, "--keep"),
+    (["resolve", "nobody", "--keep", "both"], 2, "--keep"),
+    (["replay", "--wait", "soon"], 2, "is not a time"),
+    (["import", "missing.jsonl"], 2, "No such file"),
+    (["export", "--file", "."], 2, "--file"),
+    (["export", "--file", "nowhere/x"], 2, "--file"),
+    (["settle", "x"], 2, "settle"),
+]
+
+
 def test_what_is_asked_wrongly_is_refused_with_a_reason(
-    relay: Relay, tmp_path: Path, words: list[str], code: int, said: str
+    relay: Relay, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("CLAUDEMESH_HOME", str(relay.home))
+
+    def refuse_all() -> None:
+        for words, code, said in WRONG:
+            ended = main(["outbox", *words, "--json"])
+            told = capsys.readouterr()
+            assert (ended, said in told.err) == (code, True), (words, told)
+            assert said in json.loads(told.out)["detail"]
+            assert main(["outbox", *words]) == code
+            assert capsys.readouterr().out == ""
+
     with relay.serving():
         relay.queue("POST", "/progress/", progress(1))
-    for _ in range(2):
-        ran = relay.run("outbox", *words, "--json", PWD=str(tmp_path))
-        assert (ran.code, said in ran.err, ran.json["detail"] != "") == (code, True, True), ran
-    with relay.serving():
-        ran = relay.run("outbox", *words)
-        assert (ran.code, said in ran.err, ran.out) == (code, True, ""), ran
+        refuse_all()
+    refuse_all()
+    assert relay.told("outbox", "status", code=1)["pending"] == 1
 
 
 def test_an_export_never_overwrites_a_file(relay: Relay, tmp_path: Path) -> None:
