@@ -1,18 +1,21 @@
 """A relay as a process of its own, started by its command, and an operator at a terminal beside it."""
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import apsw
 
+from claudemesh.cli.statehub.main import main
 from tests.integration.hub_process import WITHIN_S, Answer, Hub
 from tests.ports import own_address
 
@@ -76,16 +79,20 @@ class Relay:
                 process.kill()
 
     def run(self, *words: str, stdin: bytes = b"", **environment: str) -> Ran:
-        """Run `statehub` in this home; the last word may be --json."""
-        done = subprocess.run(
-            [sys.executable, "-m", "claudemesh.cli.statehub.main", *words],
-            input=stdin,
-            capture_output=True,
-            check=False,
-            env={**self.environment, **environment},
-            timeout=WITHIN_S,
-        )
-        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        """Run `statehub` in this home; in this process, since a test runs many."""
+        out, err, given = io.StringIO(), io.StringIO(), io.TextIOWrapper(io.BytesIO(stdin))
+        with (
+            patch.dict(os.environ, {**self.environment, **environment}, clear=True),
+            patch.object(sys, "stdin", given),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            code = main(words)
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    def run_alone(self, *words: str) -> Ran:
+        """Run `statehub` as a process of its own."""
+        return self._run(["claudemesh.cli.statehub.main", *words])
 
     def told(self, *words: str, code: int = 0, stdin: bytes = b"") -> Any:  # noqa: ANN401  any document
         """Return what a command says as JSON, if it ends as it should."""
@@ -95,8 +102,12 @@ class Relay:
 
     def edge(self, *words: str) -> Ran:
         """Run `statehub-edge` where it should end by itself."""
+        return self._run(["claudemesh.cli.statehub.edge", *words])
+
+    def _run(self, words: list[str]) -> Ran:
         done = subprocess.run(
-            [sys.executable, "-m", "claudemesh.cli.statehub.edge", *words],
+            [sys.executable, "-m", *words],
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from claudemesh.cli.statehub.main import main
 from claudemesh.runtime.patience import wait_until
 from tests.integration.hub_process import Hub
 from tests.integration.relay_process import Relay
@@ -81,7 +80,8 @@ def test_an_operator_sees_what_waits_whether_the_relay_runs_or_not(relay: Relay,
 
         table = relay.run("outbox", "list").out
         assert {"queued", "POST", "/progress/", first["outbox_id"]} <= set(table.split())
-        assert "an outage cannot be declared over yet" in relay.run("outbox", "status").out
+        alone = relay.run_alone("outbox", "status")
+        assert (alone.code, "an outage cannot be declared over yet" in alone.out) == (1, True)
 
 
 def test_where_nothing_waits_status_says_so_and_makes_nothing(relay: Relay) -> None:
@@ -328,19 +328,12 @@ WRONG = [
 ]
 
 
-def test_what_is_asked_wrongly_is_refused_with_a_reason(
-    relay: Relay, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("CLAUDEMESH_HOME", str(relay.home))
-
+def test_what_is_asked_wrongly_is_refused_with_a_reason(relay: Relay) -> None:
     def refuse_all() -> None:
         for words, code, said in WRONG:
-            ended = main(["outbox", *words, "--json"])
-            told = capsys.readouterr()
-            assert (ended, said in told.err) == (code, True), (words, told)
-            assert said in json.loads(told.out)["detail"]
-            assert main(["outbox", *words]) == code
-            assert capsys.readouterr().out == ""
+            ran = relay.run("outbox", *words, "--json")
+            assert (ran.code, said in ran.err, said in ran.json["detail"]) == (code, True, True), (words, ran)
+            assert relay.run("outbox", *words).out == ""
 
     with relay.serving():
         relay.queue("POST", "/progress/", progress(1))

@@ -97,9 +97,10 @@ def show(session: Session, envelope: str) -> None:
     "--wait",
     "wait_s",
     type=parse_duration,
-    default="0.001s",
+    default="10s",
+    show_default=True,
     metavar="TIME",
-    help="Until nothing waits to be sent.",
+    help="How long to wait until nothing waits to be sent.",
 )
 @click.pass_obj
 def replay(session: Session, wait_s: float) -> int:
