@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(root, "claudemesh", arguments)
 
 
-def run(group: click.Group, program: Program, arguments: Sequence[str] | None) -> int:
+def run(command: click.Command, program: Program, arguments: Sequence[str] | None) -> int:
     """Run one command of a program, and return how it ended."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter gets its number, not a traceback
@@ -63,7 +63,7 @@ def run(group: click.Group, program: Program, arguments: Sequence[str] | None) -
             stream.reconfigure(errors="backslashreplace")
     session = Session(program)
     try:
-        result = group.main(words, prog_name=program, standalone_mode=False, obj=session)
+        result = command.main(words, prog_name=program, standalone_mode=False, obj=session)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or closing it would fail once more

@@ -14,7 +14,7 @@ from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeDecided
 from claudemesh.edge.model import WORDS, Envelope, EnvelopeSeen, EnvelopeShown, Submission
 from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore, read_envelope
-from claudemesh.kernel.errors import InvalidRequest, MeshError, NotFound, StateError
+from claudemesh.kernel.errors import InvalidRequest, NotFound, StateError
 from claudemesh.kernel.fingerprint import Fingerprint
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.kernel.secrets import find_secret, find_secret_text
@@ -106,12 +106,9 @@ class Operating:
         return [one for one in exported if one is not None], rows[-1][0] if len(rows) == PAGE else None
 
     async def import_(self, lines: Sequence[bytes], by: str) -> dict[str, int]:
-        """Queue envelopes of another relay, under their own keys; one whose key stands here changes nothing."""
+        """Queue envelopes of another relay, all or none, under their own keys; what is known changes nothing."""
         submissions = [self._imported(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-        stood = await self._outbox.accept_many(submissions)
-        for outcome in stood:
-            if isinstance(outcome, MeshError):
-                raise outcome
+        stood = await self._outbox.accept_all(submissions)
         fresh = [one for one, stands in zip(submissions, stood, strict=True) if stands is None]
         self._queued([one.destination for one in fresh])
         for one in fresh:

@@ -28,6 +28,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
 
 
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     by: str = "operator"
     keep: Keep | None = None
@@ -79,8 +83,21 @@ def _looking(parts: Parts) -> list[Route]:
     async def show(request: Request) -> Response:
         return json_response(await _operating(parts).show(request.params["id"]))
 
+    async def find(request: Request) -> Response:
+        asked: Named = request.query
+        return json_response(await _operating(parts).show(asked.id))
+
     return [
         Route(method="GET", path="/outbox", handler=page, summary="Envelopes", query=Page, response=Listing),
+        Route(
+            method="GET",
+            path="/outbox/find",
+            handler=find,
+            summary="One envelope by its id, or by its key, which no path could hold",
+            query=Named,
+            response=dict[str, Any],
+            errors=(NotFound,),
+        ),
         Route(
             method="GET",
             path="/outbox/{id}",

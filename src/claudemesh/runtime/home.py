@@ -6,6 +6,7 @@ place that a process runs in. What is in the files is for others to say.
     $CLAUDEMESH_HOME/            ~/.claudemesh unless the variable is set
       broker.db broker.toml      the embedded broker's store and its settings
       hub.db hub.toml            the same of the hub
+      edge/ edge.toml            the state directory of the relay, 0700, and its settings
       pending/<slug>.json        a key that was shown to a broker which has not answered yet
       daemon/<slug>/             the state directory of one mesh, 0700
       left/                      state directories of meshes that were left
@@ -159,6 +160,10 @@ class Home:
     @property
     def hub_db(self) -> Path:
         return self.root / "hub.db"
+
+    @property
+    def edge_dir(self) -> Path:
+        return self.root / "edge"
 
     @property
     def up_lock(self) -> Path:

@@ -5,9 +5,10 @@ now. Commands are lists of words: none goes through a shell.
 """
 
 import os
+import select
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,52 @@ def start_detached(argv: Sequence[str], output: Path) -> "Popen[bytes]":
         )
     finally:
         os.close(descriptor)
+
+
+def start_heard(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> "Popen[str]":
+    """Start a process whose output is read here, in a group of its own; the kernel stops it when we are gone."""
+    import subprocess  # noqa: PLC0415 - as above
+
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own program, as a list of words
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=descriptor,
+            env=environment,
+            text=True,
+            process_group=0,
+            preexec_fn=_binding(),  # noqa: PLW1509 - whoever starts one has one thread
+        )
+    finally:
+        os.close(descriptor)
+
+
+def read_line(process: "Popen[str]", within_s: float) -> str:
+    """Return the next line that a process says; nothing, if it ends without one or takes too long."""
+    if process.stdout is None or not select.select([process.stdout], [], [], within_s)[0]:
+        return ""
+    return process.stdout.readline()
+
+
+def run_heard(argv: Sequence[str], environment: Mapping[str, str], within_s: float) -> tuple[int, str, str]:
+    """Run a program to its end; return its status, what it printed and what it said beside that."""
+    import subprocess  # noqa: PLC0415 - as above
+
+    try:
+        done = subprocess.run(  # noqa: S603 - our own program, as a list of words
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment,
+            text=True,
+            timeout=within_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return -signal.SIGKILL, "", f"it did not end within {within_s:g} s"
+    return done.returncode, done.stdout, done.stderr
 
 
 def run_fed(argv: Sequence[str], text: str, every_s: float, beat: Callable[[], None]) -> tuple[int, str]:

@@ -11,6 +11,9 @@ from claudemesh.cli.main import run
 COMMANDS = {
     "serve": "statehub.hub:serve",
     "idempotency": "statehub.hub:idempotency",
+    "outbox": "statehub.outbox:outbox",
+    "drill": "statehub.drill:drill",
+    "fix-consistency": "statehub.fix:fix_consistency",
 }
 
 

@@ -29,8 +29,9 @@ from claudemesh.edge.model import (
 from claudemesh.edge.policy import body_of, envelope_expectation, rebase, with_expectation
 from claudemesh.edge.ports import Looked, OutageSeen, Results
 from claudemesh.kernel.errors import MeshError, StaleClaim
-from claudemesh.kernel.fingerprint import Fingerprint
+from claudemesh.kernel.fingerprint import Fingerprint, prefix
 from claudemesh.kernel.outbox import MACHINE, OutboxEvent, OutboxState
+from claudemesh.kernel.write_errors import KeyReused
 from claudemesh.outbox.model import OperatorsRow
 from claudemesh.outbox.stores.sqlite.rows import (
     MIGRATIONS,
@@ -129,6 +130,28 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
         if not any(one.is_status_write for one in submissions):
             return super()._insert(connection, submissions)
         return [self._insert_one(connection, submission) for submission in submissions]
+
+    def accept_all(self, submissions: Sequence[Submission]) -> Awaitable[list[StandingRow | None]]:
+        """Accept all of them in one commit, or none; a key that stands for another request is raised, too."""
+        return self._database.write(self._accept_all, tuple(submissions))
+
+    def _accept_all(
+        self, connection: apsw.Connection, asked: Sequence[Sequence[Submission]]
+    ) -> list[list[StandingRow | None]]:
+        return [[self._accept_or_raise(connection, one) for one in submissions] for submissions in asked]
+
+    def _accept_or_raise(self, connection: apsw.Connection, submission: Submission) -> StandingRow | None:
+        # What is raised here takes the whole transaction back.
+        stands = self._accept(connection, [submission])[0]
+        if isinstance(stands, MeshError):
+            raise stands
+        if stands is not None and stands.fingerprint != submission.fingerprint:
+            raise KeyReused(
+                f"the key {submission.key} stands for another request here",
+                conflict="other_request",
+                fingerprint_prefix=prefix(submission.fingerprint),
+            )
+        return stands
 
     def _insert_one(self, connection: apsw.Connection, submission: Submission) -> StandingRow | MeshError | None:
         needless = None if submission.attempts else self._needless(connection, submission)

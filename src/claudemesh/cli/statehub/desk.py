@@ -1,0 +1,250 @@
+"""Who an operator's question goes to: the relay that runs, or else its file, under the lock of a relay.
+
+Both give the same answers in the same shapes. Only what needs a relay says so: without one nothing is replayed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeVar
+from urllib.parse import quote
+
+import msgspec
+import orjson
+
+from claudemesh.cli.statehub.asking import Api, NobodyThere
+from claudemesh.edge.app import opened_outbox
+from claudemesh.edge.model import STATES, EnvelopeShown
+from claudemesh.edge.operate import Keep, Operating
+from claudemesh.edge.stores.sqlite.outbox import SCHEMA, SqliteEnvelopeStore
+from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.errors import AlreadyRunning, DependencyError, NotFound, StoreCorrupt
+from claudemesh.kernel.outbox import OutboxState
+from claudemesh.outbox.stores.sqlite.salvage import Salvaged, finish_salvage, salvage
+from claudemesh.runtime.home import InstanceLock, ensure_private_dir, lock_holder
+from claudemesh.runtime.logs import JsonLog
+from claudemesh.runtime.patience import wait_until
+from claudemesh.runtime.world import World, real_world
+
+Json = dict[str, Any]
+Verb = Literal["retry", "cancel", "mark-dead", "resolve"]
+T = TypeVar("T")
+
+OUTBOX: Final = "outbox.db"
+LOCK: Final = "pid"
+STARTING_S: Final = 5.0  # of a relay that holds its lock and does not listen yet
+NO_RELAY: Final = "no relay runs here: start it with `statehub-edge`, and it replays what waits by itself"
+DAMAGED: Final = "the relay's outbox is damaged: `statehub outbox recover` saves what can be read"
+
+
+class Desk(Protocol):
+    def status(self) -> Json: ...
+
+    def page(self, state: str | None, after: int, limit: int) -> Json: ...
+
+    def show(self, any_id: str) -> Json: ...
+
+    def decide(self, verb: Verb, any_id: str, by: str, keep: Keep | None = None) -> Json: ...
+
+    def export(self) -> Iterator[Json]: ...
+
+    def import_(self, lines: Sequence[bytes], by: str) -> Json: ...
+
+    def replay(self) -> None: ...
+
+
+def find_desk(folder: Path) -> Desk:
+    """Return the relay if one runs, else its file."""
+    relay = RelayDesk(folder)
+    if relay.answers():
+        return relay
+    holder = lock_holder(folder / LOCK)
+    if holder is None:
+        return FileDesk(folder)
+    if wait_until(relay.answers, STARTING_S):
+        return relay
+    raise DependencyError(f"process {holder or 'unknown'} holds {folder / LOCK} and does not answer on its socket")
+
+
+class RelayDesk:
+    """A relay that runs, asked on its Unix socket."""
+
+    def __init__(self, folder: Path) -> None:
+        self._api = Api.at_socket(folder / "sock")
+
+    def answers(self) -> bool:
+        try:
+            return self._api.ask("GET", "/health").status == 200  # noqa: PLR2004  HTTP's own number
+        except NobodyThere:
+            return False
+
+    def status(self) -> Json:
+        return {"running": True, "outbox": "there", **self._ask("GET", "/status")}
+
+    def page(self, state: str | None, after: int, limit: int) -> Json:
+        asked = f"after={after}&limit={limit}" + ("" if state is None else f"&state={state}")
+        page: Json = self._ask("GET", f"/outbox?{asked}")
+        return page
+
+    def show(self, any_id: str) -> Json:
+        return _flat(self._ask("GET", f"/outbox/find?id={quote(any_id, safe='')}"))
+
+    def decide(self, verb: Verb, any_id: str, by: str, keep: Keep | None = None) -> Json:
+        said = {"by": by} if keep is None else {"by": by, "keep": keep}
+        row_id = self.show(any_id)["id"]  # a key may hold what no path can
+        return _flat(self._ask("POST", f"/outbox/{row_id}/{verb}", said))
+
+    def export(self) -> Iterator[Json]:
+        cursor: int | None = 0
+        while cursor is not None:
+            page = self._ask("GET", f"/outbox/export?after={cursor}")
+            yield from page["items"]
+            cursor = page["next_cursor"]
+
+    def import_(self, lines: Sequence[bytes], by: str) -> Json:
+        said = {"lines": [orjson.Fragment(line) for line in lines], "by": by}
+        done: Json = self._ask("POST", "/outbox/import", said)
+        return done
+
+    def replay(self) -> None:
+        self._ask("POST", "/replay", {})
+
+    def _ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401  JSON is anything
+        try:
+            return self._api.ask(method, path, body).checked()
+        except NobodyThere as error:
+            raise DependencyError(f"the relay stopped meanwhile: {error}") from error
+
+
+class FileDesk:
+    """The file of a relay that does not run. Nobody else has it while a question is answered."""
+
+    def __init__(self, folder: Path, world: World | None = None) -> None:
+        self._folder = folder
+        self._world = real_world() if world is None else world
+
+    def status(self) -> Json:
+        figures: Json = {
+            "running": False,
+            "outbox": "none",
+            "upstream": None,
+            "upstream_reachable": None,
+            "upstream_state": "unknown",
+            "pending": 0,
+            "oldest_pending_age_s": 0,
+            "conflicts": 0,
+            "dead": 0,
+            "outbox_usable": True,
+        }
+        if not self._is_there():
+            return figures
+
+        async def count(outbox: SqliteEnvelopeStore, _: Operating) -> Json:
+            counts, oldest = await outbox.counts(), await outbox.oldest_open()
+            age_ms = 0 if oldest is None else max(self._world.steady_ms() - oldest, 0)
+            return {
+                "pending": counts[OutboxState.PENDING] + counts[OutboxState.INFLIGHT],
+                "oldest_pending_age_s": age_ms // 1000,
+                "conflicts": counts[OutboxState.CONFLICT],
+                "dead": counts[OutboxState.DEAD],
+            }
+
+        try:
+            return {**figures, "outbox": "there", **self._run(count)}
+        except StoreCorrupt:
+            return {**figures, "outbox": "there", "outbox_usable": False}
+
+    def page(self, state: str | None, after: int, limit: int) -> Json:
+        async def read(_: SqliteEnvelopeStore, operating: Operating) -> Json:
+            found = await operating.page(None if state is None else STATES[state], after, limit)
+            cursor = found[-1].seq if len(found) == limit else None
+            return {"items": [msgspec.to_builtins(one) for one in found], "next_cursor": cursor}
+
+        return self._run(read) if self._is_there() else {"items": [], "next_cursor": None}
+
+    def show(self, any_id: str) -> Json:
+        return self._shown(lambda operating: operating.show(any_id))
+
+    def decide(self, verb: Verb, any_id: str, by: str, keep: Keep | None = None) -> Json:
+        decisions: dict[Verb, Callable[[Operating], Awaitable[EnvelopeShown]]] = {
+            "retry": lambda operating: operating.retry(any_id, by),
+            "cancel": lambda operating: operating.cancel(any_id, by),
+            "mark-dead": lambda operating: operating.mark_dead(any_id, by),
+            "resolve": lambda operating: operating.resolve(any_id, keep or "theirs", by),
+        }
+        return self._shown(decisions[verb])
+
+    def export(self) -> Iterator[Json]:
+        cursor: int | None = 0 if self._is_there() else None
+        while cursor is not None:
+            after = cursor
+
+            async def read(_: SqliteEnvelopeStore, operating: Operating, after: int = after) -> tuple[Any, Any]:
+                return await operating.export(after)
+
+            items, cursor = self._run(read)
+            yield from (orjson.loads(msgspec.json.encode(one)) for one in items)
+
+    def import_(self, lines: Sequence[bytes], by: str) -> Json:
+        async def write(_: SqliteEnvelopeStore, operating: Operating) -> Json:
+            done: Json = await operating.import_(lines, by)
+            return done
+
+        ensure_private_dir(self._folder)
+        return self._run(write)
+
+    def replay(self) -> None:
+        raise DependencyError(NO_RELAY)
+
+    def _is_there(self) -> bool:
+        return (self._folder / OUTBOX).exists()
+
+    def _shown(self, ask: Callable[[Operating], Awaitable[EnvelopeShown]]) -> Json:
+        async def run(_: SqliteEnvelopeStore, operating: Operating) -> Json:
+            return _flat(msgspec.to_builtins(await ask(operating)))
+
+        if not self._is_there():
+            raise NotFound("there is no such envelope: no relay has queued anything here")
+        return self._run(run)
+
+    def _run(self, work: Callable[[SqliteEnvelopeStore, Operating], Awaitable[T]]) -> T:
+        return asyncio.run(self._opened(work))
+
+    async def _opened(self, work: Callable[[SqliteEnvelopeStore, Operating], Awaitable[T]]) -> T:
+        with InstanceLock(self._folder / LOCK):
+            log = JsonLog(self._world.clock, self._folder / "edge.log", stderr=False)
+            log.attach(self._world.observer)  # who decided what is written down wherever it was decided
+            try:
+                async with opened_outbox(self._folder / OUTBOX, self._world) as outbox:
+                    if outbox is None:
+                        raise StoreCorrupt(DAMAGED)
+                    return await work(outbox, Operating(outbox, lambda _: None, self._world))
+            finally:
+                log.close()
+
+
+def recover_outbox(folder: Path, clock: Clock) -> Salvaged | None:
+    """Recover the outbox of a relay that does not run; None if it is sound, or not there."""
+    path = folder / OUTBOX
+    with suppress(FileNotFoundError):
+        try:
+            with InstanceLock(folder / LOCK):
+                finish_salvage(path)
+                if not path.exists():
+                    return None
+                try:
+                    SqliteEnvelopeStore.open(path).close()
+                except StoreCorrupt:
+                    return salvage(path, SCHEMA, str(clock.wall_ms()))
+        except AlreadyRunning as error:
+            raise AlreadyRunning(
+                "stop the relay first: it holds the damaged file, and goes on forwarding until then", **error.extras
+            ) from error
+    return None
+
+
+def _flat(shown: Json) -> Json:
+    """Return one envelope as it is printed: what a list shows of it, and beside that all the rest."""
+    seen: Json = shown["seen"]
+    return {**seen, **{name: value for name, value in shown.items() if name != "seen"}}
