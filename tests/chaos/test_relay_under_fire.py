@@ -24,6 +24,7 @@ from claudemesh.edge.model import Answer
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream, UpstreamLimits
 from claudemesh.kernel.errors import DependencyError, StateError
 from claudemesh.kernel.write_errors import BadGateway
+from claudemesh.pipeline.checks.sqlite import check_writes
 from claudemesh.wire.instants import render_instant
 from tests.ports import own_address
 
@@ -204,12 +205,15 @@ async def fire(world: World, kills: int) -> Counter[str]:
 async def ask_operator(folder: Path, method: str, path: str, body: Any = None) -> Any:  # noqa: ANN401
     """Ask on the relay's own socket."""
     reader, writer = await asyncio.open_unix_connection(str(folder / "edge" / "sock"))
-    writer.write(render_request(method, path, body))
-    answer = ResponseReader()
-    while not answer.is_done:
-        answer.feed(await reader.read(1 << 16))
-    writer.close()
-    await writer.wait_closed()
+    try:
+        writer.write(render_request(method, path, body))
+        answer = ResponseReader()
+        while not answer.is_done:
+            answer.feed(await reader.read(1 << 16))
+    finally:
+        writer.close()
+        with suppress(OSError):  # the relay was killed meanwhile
+            await writer.wait_closed()
     return judge_response(answer.status, answer.headers, answer.take())
 
 
@@ -278,6 +282,8 @@ def check(world: World, folder: Path) -> dict[str, int]:
 
     for chain in chains.values():
         check_chain(chain, world.seen, world.decided)
+    verdict = check_writes([folder / "hub.db"], [folder / "edge" / "outbox.db"])
+    assert verdict.violations == []
     states = Counter(status for *_, status, _ in envelopes)
     assert not states["pending"]
     assert not states["inflight"]
