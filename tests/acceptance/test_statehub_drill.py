@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+import claudemesh.kernel
 from tests.faults.planting import copy_sources, planted
 from tests.requirements import Fault
 
 pytestmark = pytest.mark.req("R9")
 
-ROOT = Path(__file__).parents[2]
+SOURCES = Path(claudemesh.kernel.__file__).parents[2]  # which may hold a fault already
 WITHIN_S = 90
 STEPS = 17
 
@@ -87,12 +88,19 @@ FAULTS = {
         "            return await",
         test="",
     ),
+    "no secret is in any file": Fault(
+        what="What is refused is written into the log.",
+        file="edge/service.py",
+        old="self._world.observer.publish(WriteRefused(reason))",
+        new="self._world.observer.publish(WriteRefused(str(write.asked.body)))",
+        test="",
+    ),
 }
 
 
-@pytest.mark.parametrize(("step", "fault"), FAULTS.items(), ids=[fault.file for fault in FAULTS.values()])
+@pytest.mark.parametrize(("step", "fault"), FAULTS.items(), ids=FAULTS)
 def test_the_drill_fails_where_the_relay_or_the_hub_does_wrong(tmp_path: Path, step: str, fault: Fault) -> None:
-    src = copy_sources(ROOT / "src")
+    src = copy_sources(SOURCES)
     with planted(fault, src):
         ran = run_drill(tmp_path, "--json", PYTHONPATH=str(src))
     told = json.loads(ran.stdout)
