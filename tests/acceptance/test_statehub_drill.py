@@ -17,6 +17,7 @@ from tests.requirements import Fault
 pytestmark = pytest.mark.req("R9")
 
 SOURCES = Path(claudemesh.kernel.__file__).parents[2]  # which may hold a fault already
+RUNBOOK = Path(__file__).parents[2] / "docs/how-to/outage.md"
 WITHIN_S = 90
 STEPS = 17
 
@@ -48,6 +49,13 @@ def test_the_drill_passes_and_says_so_step_by_step(tmp_path: Path) -> None:
     assert sorted(path.name for path in mine.iterdir()) == ["edge.toml", "hub.toml"]
     assert list((tmp_path / "tmp").iterdir()) == []
     assert ran.stderr == ""
+    shown = RUNBOOK.read_text(encoding="utf-8").split("$ statehub drill\n")[1].split("```")[0]
+    assert shape(ran.stdout) == shape(shown)
+
+
+def shape(text: str) -> list[str]:
+    """Leave out what differs from run to run: ports, processes and seconds."""
+    return [re.sub(r"127\.0\.0\.1:\d+|process \d+|[\d.]+ s\b", "N", line) for line in text.splitlines()]
 
 
 def test_the_drill_tells_a_program_everything_in_one_document_and_keeps_what_it_is_told_to(tmp_path: Path) -> None:
