@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+import claudemesh.kernel
 from tests.faults.planting import copy_sources, planted
 from tests.requirements import Fault
 
 pytestmark = pytest.mark.req("R9")
 
-ROOT = Path(__file__).parents[2]
+SOURCES = Path(claudemesh.kernel.__file__).parents[2]  # which may hold a fault already
+RUNBOOK = Path(__file__).parents[2] / "docs/how-to/outage.md"
 WITHIN_S = 90
 STEPS = 17
 
@@ -47,6 +49,13 @@ def test_the_drill_passes_and_says_so_step_by_step(tmp_path: Path) -> None:
     assert sorted(path.name for path in mine.iterdir()) == ["edge.toml", "hub.toml"]
     assert list((tmp_path / "tmp").iterdir()) == []
     assert ran.stderr == ""
+    shown = RUNBOOK.read_text(encoding="utf-8").split("$ statehub drill\n")[1].split("```")[0]
+    assert shape(ran.stdout) == shape(shown)
+
+
+def shape(text: str) -> list[str]:
+    """Leave out what differs from run to run: ports, processes and seconds."""
+    return [re.sub(r"127\.0\.0\.1:\d+|process \d+|[\d.]+ s\b", "N", line) for line in text.splitlines()]
 
 
 def test_the_drill_tells_a_program_everything_in_one_document_and_keeps_what_it_is_told_to(tmp_path: Path) -> None:
@@ -87,12 +96,19 @@ FAULTS = {
         "            return await",
         test="",
     ),
+    "no secret is in any file": Fault(
+        what="What is refused is written into the log.",
+        file="edge/service.py",
+        old="self._world.observer.publish(WriteRefused(reason))",
+        new="self._world.observer.publish(WriteRefused(str(write.asked.body)))",
+        test="",
+    ),
 }
 
 
-@pytest.mark.parametrize(("step", "fault"), FAULTS.items(), ids=[fault.file for fault in FAULTS.values()])
+@pytest.mark.parametrize(("step", "fault"), FAULTS.items(), ids=FAULTS)
 def test_the_drill_fails_where_the_relay_or_the_hub_does_wrong(tmp_path: Path, step: str, fault: Fault) -> None:
-    src = copy_sources(ROOT / "src")
+    src = copy_sources(SOURCES)
     with planted(fault, src):
         ran = run_drill(tmp_path, "--json", PYTHONPATH=str(src))
     told = json.loads(ran.stdout)

@@ -20,9 +20,9 @@ _SPACES: Final = frozenset(
 _WIDE: Final = "WF"  # East Asian widths that take two columns
 
 _STATES: Final[dict[str, Colour]] = {
-    **dict.fromkeys(("dead", "aborted", "stopped", "offline"), "red"),
-    **dict.fromkeys(("pending", "inflight", "queued", "accepted"), "yellow"),
-    **dict.fromkeys(("done", "delivered", "read", "acted", "online", "running"), "green"),
+    **dict.fromkeys(("dead", "aborted", "conflict", "stopped", "offline"), "red"),
+    **dict.fromkeys(("pending", "inflight", "queued", "sending", "accepted"), "yellow"),
+    **dict.fromkeys(("done", "acked", "delivered", "read", "acted", "online", "running"), "green"),
 }
 
 

@@ -116,6 +116,8 @@ def test_of_a_conflict_both_values_stand_side_by_side() -> None:
         ["status", "(expected)", "todo", "blocked"],
     ]
     assert ["revision", "7"] in rows
+    matched = [line.split() for line in showing.values_lines(OUT, {"status": "done"}, theirs, '"6"')]
+    assert matched[2] == ["revision", "(expected)", '"6"', "7"]
     assert ["title", "x" * 59 + "…"] in rows
 
 

@@ -133,7 +133,7 @@ def envelope_lines(out: Output, shown: Json, now_ms: int) -> list[str]:
     }
     width = max(map(len, told))
     lines = [f"{name:<{width}}  {out.state('-' if value is None else value)}" for name, value in told.items()]
-    lines += ["", *values_lines(out, shown["mine"], shown["theirs"])]
+    lines += ["", *values_lines(out, shown["mine"], shown["theirs"], shown["expectation"].get("if_match"))]
     events = [
         (when(event["at"]), event["was"] or "-", event["became"], event["error"] or event["by"])
         for event in shown["happened"]
@@ -141,7 +141,7 @@ def envelope_lines(out: Output, shown: Json, now_ms: int) -> list[str]:
     return [*lines, "", *out.table(("at", "was", "became", "why"), events)]
 
 
-def values_lines(out: Output, mine: Any, theirs: Any) -> list[str]:  # noqa: ANN401  JSON is anything
+def values_lines(out: Output, mine: Any, theirs: Any, if_match: str | None = None) -> list[str]:  # noqa: ANN401  JSON is anything
     """Show what is to be written, beside what stands there if that is known."""
     if mine is None:
         return ["its body is no longer kept"]
@@ -154,6 +154,8 @@ def values_lines(out: Output, mine: Any, theirs: Any) -> list[str]:  # noqa: ANN
         for name, there in _EXPECTATIONS.items()
         if name in fields
     ]
+    if if_match is not None:
+        rows.append(("revision (expected)", if_match, _cell(theirs.get("revision"))))
     written = {name for name, _ in _written(fields)}
     rows += [(name, "", _cell(value)) for name, value in theirs.items() if name not in written]
     return out.table(("field", "mine", "theirs"), rows)
