@@ -116,6 +116,8 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
         except (InvalidRequest, UnicodeError):  # imported from elsewhere, and no request at all
             return Outcome(envelope, UNSENDABLE)
         answer = policy.meant(answer)
+        if answer.status in policy.UPSTREAM_AWAY:
+            self._reach.lost(f"a gateway answered {answer.status}")
         if answer.status in policy.REFUSES_US:
             self._reach.refused(answer.status)
         theirs = await self._theirs(link, envelope, answer) if policy.is_conflict(answer) else None

@@ -147,6 +147,7 @@ class Relaying:
             self._reach.lost(str(error))
             return await self._keep(write, may_be_there=True)
         if answer.status in UPSTREAM_AWAY and write.why_not is None:
+            self._reach.lost(f"a gateway answered {answer.status}")
             return await self._keep(write, may_be_there=True)
         return answer
 
