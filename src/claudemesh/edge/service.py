@@ -24,7 +24,7 @@ from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore
 from claudemesh.edge.turns import Turns
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
-from claudemesh.kernel.errors import MeshError, StoreUnavailable
+from claudemesh.kernel.errors import DependencyError, MeshError, StoreCorrupt, StoreUnavailable
 from claudemesh.kernel.fingerprint import Fingerprint, fingerprint_http_request, prefix
 from claudemesh.kernel.outbox import ADMISSION, OutboxState
 from claudemesh.kernel.secrets import find_secret
@@ -158,11 +158,19 @@ class Relaying:
 
     async def _keep(self, write: _Write, *, may_be_there: bool) -> Answer:
         if write.why_not is None:
-            return await self._queue(write, may_be_there=may_be_there)
+            try:
+                return await self._queue(write, may_be_there=may_be_there)
+            except (DependencyError, StoreCorrupt) as error:  # no room, or no file
+                if not may_be_there:
+                    raise
+                raise self._unknown(error.code) from error
         if may_be_there:
-            self._world.observer.publish(WriteRefused("outcome_unknown"))
-            raise OutcomeUnknown(f"it cannot be queued ({write.why_not}), and the upstream may have it")
+            raise self._unknown(write.why_not)
         raise self._refusal(write, write.why_not)
+
+    def _unknown(self, reason: str) -> OutcomeUnknown:
+        self._world.observer.publish(WriteRefused("outcome_unknown"))
+        return OutcomeUnknown(f"it cannot be queued ({reason}), and the upstream may have it")
 
     def _refusal(self, write: _Write, reason: str) -> NotQueueable:
         self._world.observer.publish(WriteRefused(reason))
