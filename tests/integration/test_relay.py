@@ -48,7 +48,22 @@ async def test_a_gateway_without_anybody_behind_it_is_as_good_as_nobody(
     receipt = await edge.queue("POST", "/progress/", NOTE, key="k1")
     assert receipt["upstream"] == "unreachable"
     await edge.until_state(receipt["outbox_id"], "acked")
-    assert upstream.applied == {"k1": 1}
+    assert upstream.applied["k1"] == 1
+    await edge.until_heard(Recovered)
+
+
+@pytest.mark.req("R4", "R10")
+async def test_while_a_gateway_answers_for_it_the_upstream_is_away(edge: Edge, upstream: FakeUpstream) -> None:
+    upstream.rule = upstream.reads = lambda _: say(502)
+    await edge.queue("POST", "/progress/", NOTE)
+    assert not (await edge.status())["upstream_reachable"]
+    tried = len(upstream.writes)
+    await edge.queue("POST", "/progress/", NOTE)
+    assert len(upstream.writes) == tried
+    upstream.rule = upstream.reads = lambda _: None
+    await edge.go_online(upstream)
+    await edge.until_heard(Recovered)
+    assert edge.heard(Recovered)[0].acked == 2
 
 
 @pytest.mark.req("R4", "R10")
@@ -282,6 +297,25 @@ async def test_a_write_to_an_entity_with_queued_ones_waits_behind_them_also_onli
 
 
 @pytest.mark.req("R4")
+async def test_whoever_hangs_up_before_its_turn_holds_nobody_up(edge: Edge, upstream: FakeUpstream) -> None:
+    row = upstream.row("/tasks/1")
+    go = asyncio.Event()
+    upstream.acts.append(Act(waits=go))
+    first = asyncio.create_task(edge.ask("PATCH", "/tasks/1", at(row, title="one")))
+    await upstream.until(lambda: bool(upstream.writes))
+    gone = [asyncio.create_task(edge.ask("PATCH", "/tasks/1", {"title": "gone"}, key="same")) for _ in range(3)]
+    assert (await edge.ask("POST", "/progress/", NOTE, key="other")).status == 201
+    for task in gone:
+        task.cancel()
+    last = asyncio.create_task(edge.ask("PATCH", "/tasks/1", {"title": "last"}))
+    assert (await edge.ask("GET", "/tasks/1")).status == 200
+    go.set()
+    assert (await first).status == 200
+    assert (await last).status == 200
+    assert (await edge.ask("POST", "/messages/", NOTE, key="same")).status in {201, 409}
+
+
+@pytest.mark.req("R4")
 async def test_two_spellings_of_a_row_are_one_row(edge: Edge, upstream: FakeUpstream) -> None:
     row = upstream.row("/tasks/abc")
     await edge.go_offline(upstream)
@@ -357,6 +391,8 @@ async def test_a_replacing_write_without_an_expectation_goes_online_only(
     upstream.acts.append(DROP)
     unknown = await edge.ask("PATCH", "/tasks/1", {"title": "y"})
     assert (unknown.status, unknown.code) == (504, "outcome_unknown")
+    anything = await edge.ask("PATCH", "/tasks/1", {"title": "y"}, if_match="*")
+    assert (anything.status, anything.json["reason"]) == (503, "needs_expectation")
     for body in (
         {"title": "y"},
         {"title": "y", "expected_status": ""},

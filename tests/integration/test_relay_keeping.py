@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
-from claudemesh.edge.events import OutboxUnusable, Recovered, UpstreamReached
+from claudemesh.edge.events import OutboxUnusable, Recovered, RelayStarted, UpstreamReached
 from claudemesh.edge.settings import Keeping, Limits
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.runtime.home import write_private
@@ -22,6 +22,14 @@ NOTE = {"agent": "builder", "summary": "parser done"}
 
 def modes_in(folder: Path) -> dict[str, int]:
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir() if not path.is_socket()}
+
+
+def spoil(file: Path) -> None:
+    """Overwrite all of it but the first page, which says what it is."""
+    size = file.stat().st_size
+    with file.open("r+b") as opened:
+        opened.seek(4096)
+        opened.write(b"\xff" * (size - 4096))
 
 
 # --- the file ------------------------------------------------------------------------------------------
@@ -157,6 +165,48 @@ async def test_a_file_of_which_a_table_is_damaged_keeps_nothing_from_being_forwa
     await edge.go_offline(upstream)
     refused = await edge.ask("POST", "/progress/", NOTE, key="k3")
     assert refused.status == 503
+
+
+@pytest.mark.req("R5")
+async def test_a_file_that_is_damaged_while_the_relay_runs_keeps_nothing_from_being_forwarded(
+    edge: Edge, upstream: FakeUpstream, relay_folder: Path
+) -> None:
+    row = upstream.row("/tasks/1")
+    await edge.go_offline(upstream)
+    for number in range(100):
+        await edge.queue("POST", "/progress/", {**NOTE, "summary": "x" * 2_000}, key=f"k{number}")
+    await edge.restart()
+    spoil(relay_folder / "outbox.db")
+    await edge.ask("GET", "/tasks/")  # whoever comes first may be told to come again
+    await edge.until_heard(OutboxUnusable)
+    await edge.until_heard(RelayStarted, 3)
+    await upstream.open()
+    assert (await edge.ask("PATCH", "/tasks/1", at(row, title="x"), key="n1")).status == 200
+    assert (await edge.ask("POST", "/progress/", NOTE, key="n2")).status == 201
+    assert (await edge.ask("GET", "/health")).json["outbox_usable"] is False
+    upstream.acts.append(LOSE)
+    unknown = await edge.ask("POST", "/progress/", NOTE, key="n3")
+    assert (unknown.status, unknown.code) == (504, "outcome_unknown")
+    refused = await edge.ask("POST", "/progress/", NOTE, key="n4")
+    assert (refused.status, refused.code) == (503, "store_unavailable")
+
+
+@pytest.mark.req("R5", "R4")
+async def test_what_may_have_arrived_and_finds_no_room_has_an_unknown_outcome(
+    relay_folder: Path, upstream: FakeUpstream
+) -> None:
+    edge = Edge(relay_folder, upstream.url, settings={"limits": Limits(reserved_bytes=1 << 20)})
+    await edge.start()
+    await edge.go_offline(upstream)
+    large = {"agent": "a", "summary": "x" * 250_000}
+    statuses = [(await edge.ask("POST", "/progress/", large)).status for _ in range(8)]
+    assert statuses[-1] == 507
+    await edge.go_online(upstream)
+    await edge.until_settled()
+    upstream.rule = lambda seen: LOSE if seen.key == "k1" else None
+    unknown = await edge.ask("POST", "/progress/", NOTE, key="k1")
+    assert (unknown.status, unknown.code) == (504, "outcome_unknown")
+    await edge.stop()
 
 
 @pytest.mark.req("R5")

@@ -25,7 +25,7 @@ async def conflicting(edge: Edge, upstream: FakeUpstream, name: str = "1") -> tu
 # --- what an operator decides --------------------------------------------------------------------------
 
 
-@pytest.mark.req("R8", "R7")
+@pytest.mark.req("R7", "R8")
 async def test_a_conflict_holds_both_values_and_only_its_own_entity(edge: Edge, upstream: FakeUpstream) -> None:
     first, behind = await conflicting(edge, upstream)
     shown = await edge.show(first)

@@ -63,8 +63,8 @@ R4: tuple[Fault, ...] = (
     Fault(
         what="Of what is online-only and may have arrived it is said that nothing was sent.",
         file="edge/service.py",
-        old="        if may_be_there:\n            self._world",
-        new="        if may_be_there and not write.lanes:\n            self._world",
+        old="        if may_be_there:\n",
+        new="        if may_be_there and not write.lanes:\n",
         test=f"{_RELAY}::test_what_is_online_only_and_may_have_arrived_has_an_unknown_outcome",
     ),
     Fault(
@@ -118,6 +118,13 @@ R5: tuple[Fault, ...] = (
         old="    except StoreCorrupt as error:\n        world",
         new="    except ConfigError as error:\n        world",
         test=f"{_KEEPING}::test_with_a_damaged_file_nothing_is_queued_and_forwarding_goes_on",
+    ),
+    Fault(
+        what="A file that is damaged while the relay runs is its end.",
+        file="edge/app.py",
+        old="        except* StoreCorrupt as found:",
+        new="        except* ConfigError as found:",
+        test=f"{_KEEPING}::test_a_file_that_is_damaged_while_the_relay_runs_keeps_nothing_from_being_forwarded",
     ),
     Fault(
         what="When there is no room left, nothing is sent either, and there never is.",

@@ -1,7 +1,8 @@
 """The relay put together: settings, outbox, upstream, services, servers; and the order in which it all stops.
 
 Callers come by a loopback port, an operator by a Unix socket that is its owner's. An outbox whose file is damaged
-keeps the relay from queueing, and not from forwarding. Stopping goes from the outside in, the file last.
+keeps the relay from queueing, and not from forwarding, also if that is found out while it runs. Stopping goes from
+the outside in, the file last.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import orjson
 
 from claudemesh.asgi.guard import LocalGuard
@@ -110,7 +112,10 @@ async def serve(
         try:
             async with opened_outbox(place.outbox, here) as outbox:
                 relay = Relay(settings, place, outbox, here)
-                await relay.serve(stop, ready)
+                is_done = await relay.serve(stop, ready)
+            if not is_done:  # from here on it forwards, at the same address, and queues nothing
+                same = msgspec.structs.replace(settings, listen=relay.listen)
+                await Relay(same, place, None, here).serve(stop)
             here.observer.publish(RelayStopped(EXIT_OK))
             return EXIT_OK
         finally:
@@ -141,6 +146,8 @@ class Relay:
         self._place = place
         self._outbox = outbox
         self._world = world
+        self._is_damaged = asyncio.Event()
+        self.listen = settings.listen  # with the port that it was given, once it serves
         self._routes = read_routes(settings)
         limits = settings.limits
         self._upstream = Upstream(
@@ -175,6 +182,7 @@ class Relay:
             metrics=EdgeMetrics(outbox, reach, world),
             reach=reach,
             body_bytes_max=limits.body_bytes_max,
+            damaged=self._notice_damage,
             world=world,
         )
         self.parts.metrics.attach(world.observer)
@@ -182,7 +190,8 @@ class Relay:
             # What waits is sent however full it is: nothing else would ever make room.
             outbox.limit(accepts_bytes=limits.reserved_bytes, claims_bytes=sys.maxsize)
 
-    async def serve(self, stop: asyncio.Event, ready: Ready) -> None:
+    async def serve(self, stop: asyncio.Event, ready: Ready = lambda _: None) -> bool:
+        """Serve until `stop` is set, or until the outbox turns out to be damaged: then False."""
         if self._replay is not None:
             self._replay.key_expiry_ms = await self._remembered_expiry()
             await self._replay.start()
@@ -191,11 +200,24 @@ class Relay:
             self._world.observer.publish(RelayStarted(self._upstream.origin.authority, self.parts.version))
             ready(url)
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(work) for work in self._work()]
-                await stop.wait()
-                for task in tasks:
+                tasks = [group.create_task(self._unless_damaged(work)) for work in self._work()]
+                ends = [group.create_task(event.wait()) for event in (stop, self._is_damaged)]
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                for task in (*tasks, *ends):
                     task.cancel()
         await self._upstream.close()
+        return stop.is_set()
+
+    async def _unless_damaged(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except* StoreCorrupt as found:
+            self._notice_damage(str(found.exceptions[0]))
+
+    def _notice_damage(self, reason: str) -> None:
+        if not self._is_damaged.is_set():
+            self._world.observer.publish(OutboxUnusable(self._place.outbox.name, reason))
+            self._is_damaged.set()
 
     def _work(self) -> list[Coroutine[Any, Any, None]]:
         work: list[Coroutine[Any, Any, None]] = [
@@ -256,6 +278,7 @@ class Relay:
         limits = ServerLimits(request_bytes_max=2 * self._settings.limits.body_bytes_max)
         host, port = parse_listen(self._settings.listen)
         listener = bind_tcp(host, port)
+        self.listen = f"{host}:{port_of(listener)}"
         relay = RelayApp(self.parts, frozenset(route.path for route in own), Router(own, observer))
         guard = LocalGuard(
             InFlight(relay, observer),

@@ -44,6 +44,7 @@ class UpstreamRefusedUs:
 @dataclass(frozen=True, slots=True)
 class EnvelopeQueued:
     name: ClassVar[str] = "edge.envelope_queued"
+    level: ClassVar[Level] = "debug"  # a line for each would cost more than the envelope
     outbox_id: str
     route: str
 
@@ -51,6 +52,18 @@ class EnvelopeQueued:
 @dataclass(frozen=True, slots=True)
 class EnvelopeSettled:
     name: ClassVar[str] = "edge.envelope_settled"
+    level: ClassVar[Level] = "debug"
+    seq: int
+    outcome: OutboxEvent
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeStopped:
+    """It will not be sent again by itself: an operator decides."""
+
+    name: ClassVar[str] = "edge.envelope_stopped"
+    level: ClassVar[Level] = "warning"
     seq: int
     outcome: OutboxEvent
     error: str | None

@@ -5,6 +5,7 @@ refused is answered as a problem; of what nobody expected the caller is told not
 """
 
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +40,8 @@ from claudemesh.kernel.errors import (
     MeshError,
     MethodNotAllowed,
     PayloadTooLarge,
+    StoreCorrupt,
+    StoreUnavailable,
 )
 from claudemesh.kernel.idempotency import parse_key
 from claudemesh.kernel.write_errors import BadIdempotencyKey
@@ -79,6 +82,7 @@ class Parts:
     metrics: EdgeMetrics
     reach: Reach
     body_bytes_max: int
+    damaged: Callable[[str], None]  # is told when the outbox turns out to be
     world: World
 
 
@@ -126,6 +130,9 @@ class RelayApp:
         return door.decode_body(raw, sent.get(b"content-encoding"), bytes_max)
 
     def _judge(self, error: Exception, scope: Scope) -> MeshError:
+        if isinstance(error, StoreCorrupt):
+            self._parts.damaged(str(error))
+            return StoreUnavailable("the relay's outbox is damaged, and nothing was done: ask again")
         if isinstance(error, MeshError) and error.status != MeshError.status:
             return error
         frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]

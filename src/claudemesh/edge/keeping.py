@@ -15,12 +15,16 @@ from claudemesh.kernel.secrets import find_secret
 
 KEPT_BYTES_MAX: Final = 64 * 1024  # of an answer that is kept for a retry
 
+CREDENTIAL_CHARS_MIN: Final = 8  # what is shorter has no shape, and names nothing secret with a value
+
 _KEPT_HEADERS: Final = frozenset({b"content-type", b"etag", b"location", b"last-modified"})
 
 
 def holds_credential(text: str) -> bool:
     """Say whether something in a path, a query or a header looks like one, encoded or not."""
-    return any(is_credential(part) for form in {text, unquote(text)} for part in (form, *form.split("/")))
+    forms = {text, unquote(text)} if "%" in text else {text}
+    parts = {part for form in forms for part in (form, *form.split("/"))}
+    return any(is_credential(part) for part in parts if len(part) >= CREDENTIAL_CHARS_MIN)
 
 
 def kept(answer: Answer) -> Answer:

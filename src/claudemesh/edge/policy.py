@@ -19,6 +19,7 @@ REFUSES_US: Final = frozenset({401, 403})
 
 EXPECTED_UPDATED_AT: Final = "expected_updated_at"
 EXPECTED_STATUS: Final = "expected_status"
+ANYTHING: Final = "*"  # an If-Match that any row meets: nothing was seen of it
 EXPECTATIONS: Final = frozenset({EXPECTED_UPDATED_AT, EXPECTED_STATUS})
 
 Json = dict[str, Any]
@@ -34,7 +35,9 @@ def expectation_of(body: Any, if_match: str | None) -> Expectation:  # noqa: ANN
     """Read what a write takes its row to be."""
     fields = body if isinstance(body, dict) else {}
     return Expectation(
-        if_match=if_match, updated_at=_text(fields, EXPECTED_UPDATED_AT), status=_text(fields, EXPECTED_STATUS)
+        if_match=None if if_match == ANYTHING else if_match,
+        updated_at=_text(fields, EXPECTED_UPDATED_AT),
+        status=_text(fields, EXPECTED_STATUS),
     )
 
 

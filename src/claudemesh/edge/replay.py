@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from claudemesh.edge import policy
-from claudemesh.edge.events import EnvelopeSettled, Warned
+from claudemesh.edge.events import EnvelopeSettled, EnvelopeStopped, Warned
 from claudemesh.edge.keeping import kept, kept_json
 from claudemesh.edge.model import Answer, Envelope, Headers, Settlement, Source
 from claudemesh.edge.reach import Reach
@@ -30,6 +30,8 @@ from claudemesh.runtime.world import World
 UNSENDABLE: Final = Answer(status=400, body=b'{"code": "unsendable"}')
 MARGIN_MS: Final = DAY_MS  # before the upstream forgets a key
 PAGE: Final = 256
+
+_STOPS: Final = frozenset({OutboxEvent.CONFLICTED, OutboxEvent.REFUSED, OutboxEvent.EXPIRED})
 
 Row = ClaimedRow[str]
 
@@ -88,7 +90,7 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
             ]
             await self._outbox.settle(settlements)
             for settlement in settlements:
-                self._observer.publish(EnvelopeSettled(settlement.seq, settlement.event, settlement.last_error))
+                self._tell(settlement)
         return set()
 
     # --- one try ---------------------------------------------------------------------------------------
@@ -116,6 +118,8 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
         except (InvalidRequest, UnicodeError):  # imported from elsewhere, and no request at all
             return Outcome(envelope, UNSENDABLE)
         answer = policy.meant(answer)
+        if answer.status in policy.UPSTREAM_AWAY:
+            self._reach.lost(f"a gateway answered {answer.status}")
         if answer.status in policy.REFUSES_US:
             self._reach.refused(answer.status)
         theirs = await self._theirs(link, envelope, answer) if policy.is_conflict(answer) else None
@@ -204,8 +208,13 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
         return settlement, wait_ms
 
     def tell(self, settled: Sequence[tuple[Row, Outcome | None, Settlement]]) -> None:
-        for row, _, settlement in settled:
-            self._observer.publish(EnvelopeSettled(row.seq, settlement.event, settlement.last_error))
+        for *_, settlement in settled:
+            self._tell(settlement)
+
+    def _tell(self, settlement: Settlement) -> None:
+        self._observer.publish(EnvelopeSettled(settlement.seq, settlement.event, settlement.last_error))
+        if settlement.event in _STOPS:
+            self._observer.publish(EnvelopeStopped(settlement.seq, settlement.event, settlement.last_error))
 
     def warn(self, code: str, detail: str) -> None:
         self._observer.publish(Warned(code, detail))

@@ -25,7 +25,7 @@ from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore
 from claudemesh.edge.turns import Turns
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
-from claudemesh.kernel.errors import MeshError, StoreUnavailable
+from claudemesh.kernel.errors import DependencyError, MeshError, StoreCorrupt, StoreUnavailable
 from claudemesh.kernel.fingerprint import Fingerprint, fingerprint_http_request, prefix
 from claudemesh.kernel.outbox import ADMISSION, OutboxState
 from claudemesh.kernel.secrets import find_secret
@@ -150,6 +150,8 @@ class Relaying:
             return await self._in_turn(write)
 
     async def _in_turn(self, write: _Write) -> Answer:
+        if not self._reach.is_online and write.why_not is None:
+            return await self._queue(write)  # which finds what stands, and asks nobody before
         standing, has_open = await self._look(write)
         if standing and None not in standing:
             return self._answer_standing(write, standing)
@@ -184,6 +186,7 @@ class Relaying:
             self._reach.lost(str(error))
             return await self._keep(write, may_be_there=True)
         if answer.status in UPSTREAM_AWAY and write.why_not is None:
+            self._reach.lost(f"a gateway answered {answer.status}")
             return await self._keep(write, may_be_there=True)
         return answer
 
@@ -194,11 +197,19 @@ class Relaying:
 
     async def _keep(self, write: _Write, *, may_be_there: bool) -> Answer:
         if write.why_not is None:
-            return await self._queue(write, may_be_there=may_be_there)
+            try:
+                return await self._queue(write, may_be_there=may_be_there)
+            except (DependencyError, StoreCorrupt) as error:  # no room, or no file
+                if not may_be_there:
+                    raise
+                raise self._unknown(error.code) from error
         if may_be_there:
-            self._world.observer.publish(WriteRefused("outcome_unknown"))
-            raise OutcomeUnknown(f"it cannot be queued ({write.why_not}), and the upstream may have it")
+            raise self._unknown(write.why_not)
         raise self._refusal(write, write.why_not)
+
+    def _unknown(self, reason: str) -> OutcomeUnknown:
+        self._world.observer.publish(WriteRefused("outcome_unknown"))
+        return OutcomeUnknown(f"it cannot be queued ({reason}), and the upstream may have it")
 
     def _refusal(self, write: _Write, reason: str) -> NotQueueable:
         self._world.observer.publish(WriteRefused(reason))

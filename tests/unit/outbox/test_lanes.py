@@ -58,3 +58,12 @@ def test_what_comes_for_a_lane_that_waits_does_not_end_the_wait(lanes: Lanes) ->
     lanes.release(A, has_more=True, not_before_ms=500)
     lanes.note(A)
     assert A not in lanes.take(0, 10)
+
+
+@pytest.mark.req("R7")
+def test_nobody_waits_for_the_clock_once_it_is_said_to_be_time(lanes: Lanes) -> None:
+    lanes.take(0, 10)
+    lanes.release(A, has_more=True, not_before_ms=900)
+    lanes.hurry()
+    assert lanes.next_wake_ms() == 0
+    assert lanes.take(0, 10) == [A], "and B is still out"
