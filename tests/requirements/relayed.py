@@ -188,8 +188,8 @@ R6: tuple[Fault, ...] = (
     Fault(
         what="A secret in a path is not seen if it is percent-encoded.",
         file="edge/keeping.py",
-        old="for form in {text, unquote(text)}",
-        new="for form in {text}",
+        old='forms = {text, unquote(text)} if "%" in text else {text}',
+        new="forms = {text}",
         test=_CANARIES,
     ),
     Fault(

@@ -112,8 +112,9 @@ class _Write:
         is_replace = self.routed.route_class is not RouteClass.APPEND
         if is_replace and not all(policy.envelope_expectation(part.envelope) for part in self.parts):
             return "needs_expectation"
-        told = (asked.path, asked.query, asked.if_match or "")
-        if find_secret(asked.body) is not None or any(map(holds_credential, told)):
+        # Of the path only what the caller put into it: the rest is the policy's own.
+        told = (*self.routed.params.values(), asked.query, asked.if_match or "")
+        if find_secret(asked.body) is not None or any(map(holds_credential, filter(None, told))):
             return "contains_secret"
         return None
 

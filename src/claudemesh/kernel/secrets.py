@@ -24,6 +24,9 @@ class Finding(NamedTuple):
     kind: str
 
 
+_LONG = re.compile(rf"\S{{{SHORTEST}}}")  # most texts have no word of that length
+
+
 def find_secret(value: Json) -> Finding | None:
     """Return the first thing in the value that looks like a credential, by its field's name or by itself."""
     names, texts = _collect(value)
@@ -60,8 +63,8 @@ def find_secret_text(text: str) -> Finding | None:
     if len(text) < _TEXT_SHORTEST:
         return None
     kind = find_written(text)
-    if kind is None and (long := [word for word in text.split() if len(word) >= SHORTEST]):
-        kind = find_shape("\n".join(long))
+    if kind is None and _LONG.search(text):
+        kind = find_shape("\n".join(word for word in text.split() if len(word) >= SHORTEST))
     return Finding("value", kind) if kind else None
 
 

@@ -9,7 +9,7 @@ ALTER TABLE outbox ADD COLUMN theirs BLOB; -- of a conflict: the row as it is at
 -- What happened to each envelope, in order: the audit that coalescing and settling leave behind.
 CREATE TABLE envelope_event (
     seq INTEGER PRIMARY KEY,
-    envelope INTEGER NOT NULL REFERENCES outbox (seq),
+    envelope INTEGER NOT NULL, -- its number in the outbox, from which nothing is ever deleted
     at INTEGER NOT NULL,
     was TEXT, -- null: it was accepted
     became TEXT NOT NULL,
