@@ -109,7 +109,8 @@ async def test_a_body_is_replayed_byte_for_byte_under_the_key_of_the_first_try(
         "/messages/": b'{"to":"a","from":"b","body":"c"}\n',
         "/token-events/": b'{"agent": "a", "input_tokens": 1e2, "output_tokens": 2}',
     }
-    for path, body in bodies.items():
+    for number, (path, body) in enumerate(bodies.items()):
+        await edge.until_heard(Recovered, number)  # whose report would be lost instead
         upstream.acts.append(LOSE)
         receipt = await edge.queue("POST", path, body)
         await edge.go_online(upstream)

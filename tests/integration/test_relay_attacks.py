@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from claudemesh.edge import upstream as edge_upstream
+from claudemesh.edge.events import Recovered
 from claudemesh.kernel.errors import ConfigError
 from tests import canaries
 from tests.edge_doubles import Edge, running_hub
@@ -443,6 +444,7 @@ async def test_58_with_a_real_hub_a_lost_answer_leaves_one_row(tmp_path: Path, r
         edge = Edge(relay_folder, upstream.url)
         await edge.start()
         for number in range(5):
+            await edge.until_heard(Recovered, number)  # whose report would be lost instead
             upstream.acts.append(LOSE)
             body = json.dumps({**NOTE, "summary": str(number)}).encode() + b"\n"
             receipt = await edge.queue("POST", "/progress/", body)
