@@ -181,8 +181,8 @@ R6: tuple[Fault, ...] = (
     Fault(
         what="A secret in If-Match waits on the disk.",
         file="edge/service.py",
-        old='told = (asked.path, asked.query, asked.if_match or "")',
-        new="told = (asked.path, asked.query)",
+        old='asked.query, asked.if_match or "")',
+        new="asked.query)",
         test=_CANARIES,
     ),
     Fault(
