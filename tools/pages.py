@@ -16,6 +16,9 @@ from claudemesh.broker.settings import BrokerSettings
 from claudemesh.broker.ws import PAUSE, Connection, PauseArgs
 from claudemesh.daemon.http import daemon_routes
 from claudemesh.daemon.settings import Config as DaemonConfig
+from claudemesh.edge.http import public_routes
+from claudemesh.edge.operators import operator_routes
+from claudemesh.edge.settings import EdgeSettings
 from claudemesh.hub.http import hub_routes
 from claudemesh.hub.settings import HubSettings
 from claudemesh.runtime.settings import describe
@@ -154,6 +157,15 @@ def http_page() -> Iterator[str]:
         "token. A row has `id`, `revision` (also as `ETag`), `created_at` and `updated_at` beside its own fields.",
         "",
         *_routes(hub_routes(parts)),
+        "## The relay",
+        "",
+        "On a loopback port: its own addresses below, and everything else for the upstream, as the",
+        "[routes of the relay](relay-routes.md) say.",
+        "",
+        *_routes(public_routes(parts)),
+        "On its Unix socket `edge/sock`, for its owner: the same, and what waits.",
+        "",
+        *_routes(operator_routes(parts)),
     )
 
 
@@ -181,6 +193,9 @@ def settings_page() -> Iterator[str]:
         "## The hub: `hub.toml` in `CLAUDEMESH_HOME`",
         "",
         *_settings(HubSettings),
+        "## The relay: `edge.toml` in `CLAUDEMESH_HOME`",
+        "",
+        *_settings(EdgeSettings),
     )
 
 
