@@ -29,11 +29,11 @@ from claudemesh.edge import door
 from claudemesh.edge.metrics import EdgeMetrics, read_status
 from claudemesh.edge.model import Answer, Headers, Source
 from claudemesh.edge.operate import Operating
+from claudemesh.edge.ports import CountingStore
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.reads import Reading
 from claudemesh.edge.replay import source_headers
 from claudemesh.edge.service import NOWHERE, Asked, Relaying
-from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.idempotency.policy import derive_source, is_credential
 from claudemesh.kernel.errors import (
     MeshError,
@@ -75,7 +75,7 @@ class Parts:
     relaying: Relaying
     reading: Reading
     operating: Operating | None  # None while the outbox cannot be used
-    outbox: SqliteEnvelopeStore | None
+    outbox: CountingStore | None
     metrics: EdgeMetrics
     reach: Reach
     body_bytes_max: int

@@ -1,8 +1,8 @@
 """The relay's metrics, from its events and its store."""
 
 from claudemesh.edge.events import EnvelopeQueued, EnvelopeSettled, Recovered, WriteRefused
+from claudemesh.edge.ports import CountingStore
 from claudemesh.edge.reach import Reach
-from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.kernel.outbox import OutboxEvent, OutboxState
 from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.observe import Observer
@@ -12,7 +12,7 @@ _FAILURES = (OutboxEvent.FAILED, OutboxEvent.REFUSED, OutboxEvent.CONFLICTED, Ou
 
 
 class EdgeMetrics:
-    def __init__(self, outbox: SqliteEnvelopeStore | None, reach: Reach, world: World) -> None:
+    def __init__(self, outbox: CountingStore | None, reach: Reach, world: World) -> None:
         self._outbox = outbox
         self._reach = reach
         self._world = world
@@ -52,7 +52,7 @@ class EdgeMetrics:
             self._failures.of(event.outcome).inc()
 
 
-async def read_status(outbox: SqliteEnvelopeStore | None, reach: Reach, world: World) -> dict[str, int]:
+async def read_status(outbox: CountingStore | None, reach: Reach, world: World) -> dict[str, int]:
     """Return the figures that `/status` and the metrics share."""
     figures = {
         "upstream_reachable": reach.is_online,

@@ -43,6 +43,14 @@ def _text(fields: Json, name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+_envelopes: Final = msgspec.json.Decoder(Envelope)
+
+
+def read_envelope(payload: bytes) -> Envelope | None:
+    """Return the envelope of a row; None of one that was emptied."""
+    return _envelopes.decode(payload) if payload else None
+
+
 def body_of(envelope: Envelope) -> Any:  # noqa: ANN401  JSON is anything
     return orjson.loads(bytes(envelope.body))
 

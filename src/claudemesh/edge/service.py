@@ -17,11 +17,11 @@ import orjson
 from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeQueued, WriteRefused
 from claudemesh.edge.keeping import holds_credential
-from claudemesh.edge.model import Answer, Envelope, Headers, Source, StandingRow, Submission
+from claudemesh.edge.model import ALONE, Answer, Envelope, Headers, Source, StandingRow, Submission
 from claudemesh.edge.policy import UPSTREAM_AWAY
+from claudemesh.edge.ports import AcceptingStore, Queued
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.routing import Part, Policy, RouteClass, Routed, read_path, strip_fields
-from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore
 from claudemesh.edge.turns import Turns
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
@@ -126,9 +126,9 @@ class Relaying:
         *,
         routes: Policy,
         upstream: Upstream,
-        outbox: SqliteEnvelopeStore | None,
+        outbox: AcceptingStore | None,
         reach: Reach,
-        queued: "Queued",
+        queued: Queued,
         world: World,
     ) -> None:
         self._routes = routes
@@ -319,16 +319,6 @@ def _part(routes: Policy, asked: Asked, routed: Routed, key: str, entity: str | 
         ),
         is_status_write=rule is not None and routes.is_superseding(rule, asked.body),
     )
-
-
-class Queued:
-    """The part of the relay that is told of new envelopes; what it does is for whoever puts it together."""
-
-    def queued(self, lanes: Sequence[str]) -> None:
-        raise NotImplementedError
-
-    async def begin_outage_if_away(self) -> None:
-        raise NotImplementedError
 
 
 _REASONS: Final = {
