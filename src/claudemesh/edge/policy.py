@@ -19,7 +19,7 @@ REFUSES_US: Final = frozenset({401, 403})
 
 EXPECTED_UPDATED_AT: Final = "expected_updated_at"
 EXPECTED_STATUS: Final = "expected_status"
-EXPECTATIONS: Final = frozenset({EXPECTED_UPDATED_AT, EXPECTED_STATUS})
+EXPECTATIONS: Final = (EXPECTED_UPDATED_AT, EXPECTED_STATUS)
 
 Json = dict[str, Any]
 
