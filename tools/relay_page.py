@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from claudemesh.edge.routing import EXPECTATIONS, RouteClass, Rule, load_built_in
+from claudemesh.edge.policy import EXPECTATIONS
+from claudemesh.edge.routing import RouteClass, Rule, load_built_in
 
 MADE = "<!-- Made from the code by `make docs`. Change the code, not this page. -->"
 ID = "01JYE0T3M5Q8R2S4V6W7X8Y9ZA"

@@ -66,8 +66,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A lost mark is not told to the write, which then is there twice.",
                 file="idempotency/stores/sqlite/__init__.py",
-                old='if not _run(connection, "settle", (*claim, *_render(settlement))):',
-                new='if _run(connection, "settle", (*claim, *_render(settlement))) < 0:',
+                old='if not _run(connection, "settle", (*claim, *render_settlement(settlement))):',
+                new='if _run(connection, "settle", (*claim, *render_settlement(settlement))) < 0:',
                 test=f"{_FIRE}::test_a_worker_that_was_stopped_past_its_lease_cannot_write_any_more",
             ),
             Fault(

@@ -48,8 +48,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A write of the status and of something else supersedes, and the something else is lost.",
                 file="edge/routing.py",
-                old="return bool(rest) and rest <= set(rule.supersedes)",
-                new="return bool(rest & set(rule.supersedes))",
+                old="return bool(rest) and rest <= set(self.supersedes)",
+                new="return bool(rest & set(self.supersedes))",
                 test=f"{_ROUTING}::test_only_a_write_of_nothing_but_the_status_supersedes_others",
             ),
             Fault(

@@ -415,8 +415,8 @@ R10: tuple[Fault, ...] = (
     Fault(
         what="The age of what waits is told in minutes.",
         file="edge/metrics.py",
-        old="max(world.steady_ms() - oldest, 0) // 1000",
-        new="max(world.steady_ms() - oldest, 0) // 60_000",
+        old="max(now_ms - oldest, 0) // 1000",
+        new="max(now_ms - oldest, 0) // 60_000",
         test=f"{_KEEPING}::test_status_and_metrics_tell_what_waits_how_long_and_what_failed",
     ),
     Fault(

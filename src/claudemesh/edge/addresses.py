@@ -95,7 +95,7 @@ def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
         try:
             networks.append(ip_network(text))
         except ValueError as error:
-            raise ConfigError(f"{text!r} is no network, as 10.0.0.0/8 is") from error
+            raise ConfigError(f"networks: {text!r} is no network, as 10.0.0.0/8 is") from error
     return tuple(networks)
 
 

@@ -6,7 +6,6 @@ the outside in, the file last.
 """
 
 import asyncio
-import ipaddress
 import signal
 import socket
 import sys
@@ -27,12 +26,13 @@ from claudemesh.asgi.server import Server, ServerLimits
 from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
 from claudemesh.asgi.tokens import TokenFile
-from claudemesh.edge.addresses import Network
+from claudemesh.edge.addresses import parse_networks
 from claudemesh.edge.events import OutboxUnusable, RelayStarted, RelayStopped
 from claudemesh.edge.http import Parts, RelayApp, public_routes
 from claudemesh.edge.metrics import EdgeMetrics
 from claudemesh.edge.operate import Operating
 from claudemesh.edge.operators import operator_routes
+from claudemesh.edge.policy import UPSTREAM_AWAY
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.reads import Reading
 from claudemesh.edge.recovery import Recovery
@@ -42,6 +42,7 @@ from claudemesh.edge.service import Relaying
 from claudemesh.edge.settings import EdgeSettings
 from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream, UpstreamLimits
+from claudemesh.idempotency.policy import POLICY_PATH
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import ConfigError, DependencyError, MeshError, StoreCorrupt
 from claudemesh.kernel.write_errors import BadGateway
@@ -55,7 +56,6 @@ EXIT_OK: Final = 0
 STOP_GRACE_S: Final = 5.0
 SWEEP_EVERY_S: Final = 3_600.0
 PROBE_S: Final = 3.0
-POLICY_PATH: Final = "/.well-known/idempotency-policy"
 KEY_EXPIRY: Final = "key_expiry_ms"
 KEY_EXPIRY_MAX_MS: Final = 3_650 * DAY_MS  # more is as good as for ever
 
@@ -153,7 +153,7 @@ class Relay:
         self._upstream = Upstream(
             settings.upstream,
             credential=read_credential(settings, place),
-            networks=read_networks(settings),
+            networks=parse_networks(settings.networks),
             limits=UpstreamLimits(
                 connections_max=limits.connections_max,
                 timeout_s=limits.request_timeout_s,
@@ -242,7 +242,7 @@ class Relay:
             return False
         except BadGateway:
             return True
-        return answer.status not in (502, 503, 504)
+        return answer.status not in UPSTREAM_AWAY
 
     async def _learn_expiry(self) -> None:
         """Ask how long the upstream remembers keys, until it has said; then once a day."""
@@ -322,15 +322,8 @@ def read_routes(settings: EdgeSettings) -> Policy:
         raise ConfigError(f"the route policy {settings.routes} cannot be read") from error
 
 
-def read_networks(settings: EdgeSettings) -> list[Network]:
-    try:
-        return [ipaddress.ip_network(text) for text in settings.networks]
-    except ValueError as error:
-        raise ConfigError(f"networks: {error}") from error
-
-
 def read_credential(settings: EdgeSettings, place: Place) -> Callable[[], str | None]:
-    """Return how the upstream's credential is found: anew for every connection's use, so that it can be changed."""
+    """Return how the upstream's credential is found: anew for every request, so that it can be changed."""
     if settings.token_file is None:
         return lambda: place.token
     path = Path(settings.token_file)

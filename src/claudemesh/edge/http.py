@@ -27,14 +27,14 @@ from claudemesh.asgi.messages import (
 from claudemesh.asgi.policy import judge_form
 from claudemesh.asgi.routes import Route
 from claudemesh.edge import door
-from claudemesh.edge.metrics import EdgeMetrics, read_status
+from claudemesh.edge.metrics import EdgeMetrics, read_figures
 from claudemesh.edge.model import Answer, Headers, Source
 from claudemesh.edge.operate import Operating
+from claudemesh.edge.ports import CountingStore
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.reads import Reading
 from claudemesh.edge.replay import source_headers
 from claudemesh.edge.service import NOWHERE, Asked, Relaying
-from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.idempotency.policy import derive_source, is_credential
 from claudemesh.kernel.errors import (
     MeshError,
@@ -78,7 +78,7 @@ class Parts:
     relaying: Relaying
     reading: Reading
     operating: Operating | None  # None while the outbox cannot be used
-    outbox: SqliteEnvelopeStore | None
+    outbox: CountingStore | None
     metrics: EdgeMetrics
     reach: Reach
     body_bytes_max: int
@@ -238,17 +238,17 @@ def public_routes(parts: Parts) -> list[Route]:
         return json_response(Health(ok=True, version=parts.version, outbox_usable=parts.outbox is not None))
 
     async def status(_: Request) -> Response:
-        figures = await read_status(parts.outbox, parts.reach, parts.world)
+        figures = await read_figures(parts.outbox, parts.world.steady_ms())
         return json_response(
             Status(
                 upstream_reachable=parts.reach.is_online,
                 upstream_state=parts.reach.state.value,
                 upstream=parts.upstream,
-                pending=figures["pending"],
-                blocked=figures["blocked"],
-                oldest_pending_age_s=figures["oldest_pending_age_s"],
-                conflicts=figures["conflicts"],
-                dead=figures["dead"],
+                pending=figures.pending,
+                blocked=figures.blocked,
+                oldest_pending_age_s=figures.oldest_pending_age_s,
+                conflicts=figures.conflicts,
+                dead=figures.dead,
                 outbox_usable=parts.outbox is not None,
             )
         )
@@ -258,8 +258,8 @@ def public_routes(parts: Parts) -> list[Route]:
 
     async def replay(_: Request) -> Response:
         parts.reach.poke()
-        figures = await read_status(parts.outbox, parts.reach, parts.world)
-        return json_response(Replayed(pending=figures["pending"]), 202)
+        figures = await read_figures(parts.outbox, parts.world.steady_ms())
+        return json_response(Replayed(pending=figures.pending), 202)
 
     return [
         Route(method="GET", path="/health", handler=health, summary="Whether the relay runs", response=Health),

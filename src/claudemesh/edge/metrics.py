@@ -1,8 +1,10 @@
-"""The relay's metrics, from its events and its store."""
+"""The relay's metrics, from its events and its store; and what waits there, in figures."""
+
+from dataclasses import dataclass
 
 from claudemesh.edge.events import EnvelopeQueued, EnvelopeSettled, Recovered, WriteRefused
+from claudemesh.edge.ports import CountingStore
 from claudemesh.edge.reach import Reach
-from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.kernel.outbox import OutboxEvent, OutboxState
 from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.observe import Observer
@@ -12,7 +14,7 @@ _FAILURES = (OutboxEvent.FAILED, OutboxEvent.REFUSED, OutboxEvent.CONFLICTED, Ou
 
 
 class EdgeMetrics:
-    def __init__(self, outbox: SqliteEnvelopeStore | None, reach: Reach, world: World) -> None:
+    def __init__(self, outbox: CountingStore | None, reach: Reach, world: World) -> None:
         self._outbox = outbox
         self._reach = reach
         self._world = world
@@ -39,12 +41,12 @@ class EdgeMetrics:
         observer.subscribe(Recovered, lambda _: self._recoveries.inc())
 
     async def render(self) -> bytes:
-        status = await read_status(self._outbox, self._reach, self._world)
-        self._pending.set(status["pending"])
-        self._age.set(status["oldest_pending_age_s"])
-        self._conflicts.set(status["conflicts"])
-        self._dead.set(status["dead"])
-        self._reachable.set(int(status["upstream_reachable"]))
+        figures = await read_figures(self._outbox, self._world.steady_ms())
+        self._pending.set(figures.pending)
+        self._age.set(figures.oldest_pending_age_s)
+        self._conflicts.set(figures.conflicts)
+        self._dead.set(figures.dead)
+        self._reachable.set(int(self._reach.is_online))
         return self._metrics.render()
 
     def _settled(self, event: EnvelopeSettled) -> None:
@@ -52,23 +54,26 @@ class EdgeMetrics:
             self._failures.of(event.outcome).inc()
 
 
-async def read_status(outbox: SqliteEnvelopeStore | None, reach: Reach, world: World) -> dict[str, int]:
-    """Return the figures that `/status` and the metrics share."""
-    figures = {
-        "upstream_reachable": reach.is_online,
-        "pending": 0,
-        "oldest_pending_age_s": 0,
-        "conflicts": 0,
-        "dead": 0,
-        "blocked": 0,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What waits in an outbox; all zero of one that cannot be used."""
+
+    pending: int = 0  # to be sent, or out
+    blocked: int = 0  # of these, behind one in conflict
+    oldest_pending_age_s: int = 0
+    conflicts: int = 0
+    dead: int = 0
+
+
+async def read_figures(outbox: CountingStore | None, now_ms: int) -> Figures:
+    """Return the figures that `/status`, the metrics and `statehub outbox status` share."""
     if outbox is None:
-        return figures
-    counts = await outbox.counts()
-    oldest = await outbox.oldest_open()
-    figures["pending"] = counts[OutboxState.PENDING] + counts[OutboxState.INFLIGHT]
-    figures["blocked"] = await outbox.blocked()
-    figures["conflicts"], figures["dead"] = counts[OutboxState.CONFLICT], counts[OutboxState.DEAD]
-    if oldest is not None:
-        figures["oldest_pending_age_s"] = max(world.steady_ms() - oldest, 0) // 1000
-    return figures
+        return Figures()
+    counts, oldest = await outbox.counts(), await outbox.oldest_open()
+    return Figures(
+        pending=counts[OutboxState.PENDING] + counts[OutboxState.INFLIGHT],
+        blocked=await outbox.blocked(),
+        oldest_pending_age_s=0 if oldest is None else max(now_ms - oldest, 0) // 1000,
+        conflicts=counts[OutboxState.CONFLICT],
+        dead=counts[OutboxState.DEAD],
+    )

@@ -1,7 +1,7 @@
 """The relay's values: a write as it was asked for, the envelope it waits in, and what the upstream answered."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,7 @@ WORDS: Final[dict[OutboxState, str]] = {
 }
 STATES: Final = {word: state for state, word in WORDS.items()}
 
+ALONE: Final = "alone/"  # before the id of an envelope that has no entity, and so a lane of its own
 COALESCED: Final = "coalesced"  # who cancelled an envelope that a later one made needless
 
 
@@ -76,6 +77,22 @@ class Submission:
     refusal: MeshError | None = None
 
 
+class Exportable(NamedTuple):
+    """A row as it may go to another relay."""
+
+    seq: int
+    row_id: str
+    key: str
+    fingerprint: Fingerprint
+    destination: str
+    payload: bytes  # empty in one that was emptied
+    enqueued_at: int
+    attempts: int
+    state: OutboxState
+    last_error: str | None
+    is_status_write: bool
+
+
 class Answer(NamedTuple):
     """What the upstream answered."""
 
@@ -109,9 +126,6 @@ class Rebase(msgspec.Struct, frozen=True, kw_only=True):
 
     before: tuple[Expectation, ...]  # the states that the write was applied to, as it and the answer say
     after: Expectation  # what the row is now
-
-
-Outage = Literal["unreachable", "refused_us"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

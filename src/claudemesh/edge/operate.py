@@ -6,14 +6,14 @@ goes back to its old place.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeDecided
-from claudemesh.edge.model import WORDS, Envelope, EnvelopeSeen, EnvelopeShown, Submission
-from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore, read_envelope
+from claudemesh.edge.model import ALONE, WORDS, Envelope, EnvelopeSeen, EnvelopeShown, Exportable, Submission
+from claudemesh.edge.ports import OperatedStore
 from claudemesh.kernel.errors import InvalidRequest, NotFound, StateError
 from claudemesh.kernel.fingerprint import Fingerprint
 from claudemesh.kernel.outbox import OutboxState
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Operating:
-    def __init__(self, outbox: SqliteEnvelopeStore, queued: Callable[[Sequence[str]], None], world: World) -> None:
+    def __init__(self, outbox: OperatedStore, queued: Callable[[Sequence[str]], None], world: World) -> None:
         self._outbox = outbox
         self._queued = queued
         self._world = world
@@ -102,8 +102,8 @@ class Operating:
     async def export(self, after_seq: int) -> tuple[list[Exported], int | None]:
         """Return a page of envelopes that are not settled and hold no secret, and where the next page begins."""
         rows = await self._outbox.export(after_seq, PAGE)
-        exported = [_exported(row) for row in rows if row[6]]
-        return [one for one in exported if one is not None], rows[-1][0] if len(rows) == PAGE else None
+        exported = [_exported(row) for row in rows]
+        return [one for one in exported if one is not None], rows[-1].seq if len(rows) == PAGE else None
 
     async def import_(self, lines: Sequence[bytes], by: str) -> dict[str, int]:
         """Queue envelopes of another relay, all or none, under their own keys; what is known changes nothing."""
@@ -144,7 +144,7 @@ class Operating:
     async def _row(self, any_id: str) -> tuple[OperatorsRow, EnvelopeShown, Envelope]:
         shown = await self.show(any_id)
         row = _found(await self._outbox.for_operator(shown.seen.id))
-        envelope = read_envelope(row.payload)
+        envelope = policy.read_envelope(row.payload)
         if envelope is None:
             raise StateError("the envelope is settled, and its body is no longer kept")
         return row, shown, envelope
@@ -195,35 +195,19 @@ def _found(value: T | None) -> T:
     return value
 
 
-def _exported(row: tuple[Any, ...]) -> Exported | None:
-    (
-        _,
-        row_id,
-        key,
-        fingerprint,
-        _,
-        destination,
-        payload,
-        enqueued_at,
-        attempts,
-        status,
-        last_error,
-        _,
-        is_status,
-    ) = row
-    state = OutboxState(status)
-    envelope = read_envelope(payload)
-    if envelope is None or state in (OutboxState.DONE, OutboxState.ABORTED):
+def _exported(row: Exportable) -> Exported | None:
+    envelope = policy.read_envelope(row.payload)
+    if envelope is None or row.state in (OutboxState.DONE, OutboxState.ABORTED):
         return None
     return Exported(
-        id=row_id,
-        idempotency_key=key,
-        fingerprint=fingerprint.hex(),
-        destination=destination,
-        created_at=enqueued_at,
-        attempts=attempts,
-        state=WORDS[state],
-        last_error=last_error,
-        is_status_write=bool(is_status),
+        id=row.row_id,
+        idempotency_key=row.key,
+        fingerprint=row.fingerprint.hex(),
+        destination=row.destination,
+        created_at=row.enqueued_at,
+        attempts=row.attempts,
+        state=WORDS[row.state],
+        last_error=row.last_error,
+        is_status_write=row.is_status_write,
         envelope=envelope,
     )

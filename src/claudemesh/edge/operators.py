@@ -7,7 +7,7 @@ import msgspec
 import orjson
 
 from claudemesh.asgi.messages import Request, Response, json_response
-from claudemesh.asgi.routes import Handler, Route
+from claudemesh.asgi.routes import Route
 from claudemesh.edge.http import Parts
 from claudemesh.edge.model import STATES
 from claudemesh.edge.operate import Keep, Operating
@@ -26,6 +26,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     after: int = 0
     limit: int = 100
+
+
+class From(msgspec.Struct, frozen=True, kw_only=True):
+    after: int = 0
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +115,8 @@ def _looking(parts: Parts) -> list[Route]:
 
 def _moving(parts: Parts) -> list[Route]:
     async def export(request: Request) -> Response:
-        items, cursor = await _operating(parts).export(request.query.after)
+        asked: From = request.query
+        items, cursor = await _operating(parts).export(asked.after)
         lines = [orjson.loads(msgspec.json.encode(one)) for one in items]
         return json_response(Listing(items=lines, next_cursor=cursor))
 
@@ -125,7 +130,7 @@ def _moving(parts: Parts) -> list[Route]:
             path="/outbox/export",
             handler=export,
             summary="Envelopes that are not settled, whole",
-            query=Page,
+            query=From,
             response=Listing,
         ),
         Route(
@@ -144,11 +149,10 @@ def _deciding(parts: Parts, name: str, summary: str, decide: Decide) -> Route:
     async def handler(request: Request) -> Response:
         return json_response(await decide(_operating(parts), request.params["id"], request.body))
 
-    decided: Handler = handler
     return Route(
         method="POST",
         path=f"/outbox/{{id}}/{name}",
-        handler=decided,
+        handler=handler,
         summary=summary,
         request=Decision,
         response=dict[str, Any],

@@ -20,7 +20,7 @@ REFUSES_US: Final = frozenset({401, 403})
 EXPECTED_UPDATED_AT: Final = "expected_updated_at"
 EXPECTED_STATUS: Final = "expected_status"
 ANYTHING: Final = "*"  # an If-Match that any row meets: nothing was seen of it
-EXPECTATIONS: Final = frozenset({EXPECTED_UPDATED_AT, EXPECTED_STATUS})
+EXPECTATIONS: Final = (EXPECTED_UPDATED_AT, EXPECTED_STATUS)
 
 Json = dict[str, Any]
 
@@ -44,6 +44,14 @@ def expectation_of(body: Any, if_match: str | None) -> Expectation:  # noqa: ANN
 def _text(fields: Json, name: str) -> str | None:
     value = fields.get(name)
     return value if isinstance(value, str) and value else None
+
+
+_envelopes: Final = msgspec.json.Decoder(Envelope)
+
+
+def read_envelope(payload: bytes) -> Envelope | None:
+    """Return the envelope of a row; None of one that was emptied."""
+    return _envelopes.decode(payload) if payload else None
 
 
 def body_of(envelope: Envelope) -> Any:  # noqa: ANN401  JSON is anything

@@ -8,9 +8,9 @@ from typing import Final
 import orjson
 
 from claudemesh.edge.model import Answer, Headers
+from claudemesh.edge.ports import LookingStore
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.routing import Policy
-from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.errors import DependencyError, NotFound
 from claudemesh.runtime.world import World
@@ -21,7 +21,7 @@ STALE_BYTES_MAX: Final = 1 << 20
 
 class Reading:
     def __init__(
-        self, routes: Policy, upstream: Upstream, outbox: SqliteEnvelopeStore | None, reach: Reach, world: World
+        self, routes: Policy, upstream: Upstream, outbox: LookingStore | None, reach: Reach, world: World
     ) -> None:
         self._routes = routes
         self._upstream = upstream

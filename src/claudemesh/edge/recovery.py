@@ -17,11 +17,10 @@ import orjson
 
 from claudemesh.edge.events import EnvelopeDecided, EnvelopeSettled, Recovered
 from claudemesh.edge.model import Answer, Source
-from claudemesh.edge.ports import OutageSeen, Results
+from claudemesh.edge.ports import OutageSeen, OutageStore, Results
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.replay import Replay, source_headers
-from claudemesh.edge.service import Asked, Queued
-from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
+from claudemesh.edge.service import Asked
 from claudemesh.kernel.errors import DependencyError, MeshError
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.runtime.world import World
@@ -33,9 +32,9 @@ AGENT: Final = "statehub-edge"
 Write = Callable[[Asked], Awaitable[Answer]]
 
 
-class Recovery(Queued):
+class Recovery:
     def __init__(
-        self, outbox: SqliteEnvelopeStore | None, replay: Replay | None, reach: Reach, host: str, world: World
+        self, outbox: OutageStore | None, replay: Replay | None, reach: Reach, host: str, world: World
     ) -> None:
         self._outbox = outbox
         self._replay = replay
@@ -87,7 +86,7 @@ class Recovery(Queued):
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._wake.wait()
 
-    async def _look(self, outbox: SqliteEnvelopeStore, report_to: str | None, write: Write) -> None:
+    async def _look(self, outbox: OutageStore, report_to: str | None, write: Write) -> None:
         outage = await outbox.open_outage()
         if outage is None:
             self._is_open = False

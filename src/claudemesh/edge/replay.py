@@ -13,9 +13,8 @@ import orjson
 from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeSettled, EnvelopeStopped, Warned
 from claudemesh.edge.keeping import kept, kept_json
-from claudemesh.edge.model import Answer, Envelope, Headers, Settlement, Source
+from claudemesh.edge.model import ALONE, Answer, Envelope, Headers, Settlement, Source
 from claudemesh.edge.reach import Reach
-from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore, read_envelope
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import InvalidRequest, MeshError
@@ -23,6 +22,7 @@ from claudemesh.kernel.outbox import OutboxEvent
 from claudemesh.kernel.retry import derive_backoff_ms
 from claudemesh.kernel.write_errors import BadGateway
 from claudemesh.outbox.model import ClaimedRow
+from claudemesh.outbox.ports import SendingStore
 from claudemesh.outbox.reading import read_outcome
 from claudemesh.outbox.sender import Sender
 from claudemesh.runtime.world import World
@@ -51,7 +51,9 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
     unanswered_max = 32
     only_tried_are_overdue = True
 
-    def __init__(self, outbox: SqliteEnvelopeStore, upstream: Upstream, reach: Reach, world: World) -> None:
+    def __init__(
+        self, outbox: SendingStore[str, Settlement], upstream: Upstream, reach: Reach, world: World
+    ) -> None:
         super().__init__(outbox, world)
         self._upstream = upstream
         self._reach = reach
@@ -102,7 +104,7 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
         return [await self._carry_one(link, row) for row in rows]
 
     async def _carry_one(self, link: Upstream, row: Row) -> Outcome:
-        envelope = read_envelope(row.payload)
+        envelope = policy.read_envelope(row.payload)
         if envelope is None:
             raise AssertionError("an envelope that waits was emptied")
         try:

@@ -23,10 +23,10 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from claudemesh.edge.policy import EXPECTATIONS
 from claudemesh.kernel.canonical import Json
 from claudemesh.kernel.errors import ConfigError, InvalidRequest
 
-EXPECTATIONS: Final = ("expected_updated_at", "expected_status")
 BULK_MAX: Final = 500
 
 _PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
@@ -68,6 +68,13 @@ class Rule:
     def name(self) -> str:
         return f"{self.method} {self.path}"
 
+    def is_superseding(self, body: Json) -> bool:
+        """Tell whether the body is a status write: it sets nothing but what the next such write sets again."""
+        if not self.supersedes or not isinstance(body, dict):
+            return False
+        rest = body.keys() - set(EXPECTATIONS)
+        return bool(rest) and rest <= set(self.supersedes)
+
 
 class Routed(NamedTuple):
     rule: Rule | None  # None: no rule, so online-only
@@ -96,7 +103,6 @@ class Policy:
     stale_reads: tuple[str, ...] = ()
     recovery: str | None = None  # the route that a recovery is reported to, "POST /progress/"
     probe: str = "/health"
-    expectations: tuple[str, ...] = EXPECTATIONS
     _literal: dict[tuple[str, str], Routed] = field(init=False, repr=False, compare=False)
     _patterns: dict[str, list[tuple[re.Pattern[str], Rule]]] = field(init=False, repr=False, compare=False)
     _reads: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
@@ -141,13 +147,6 @@ class Policy:
     def is_stale_read(self, path: str) -> bool:
         """Tell whether this may be shown as it was, while the upstream is away."""
         return path in self.stale_reads
-
-    def is_superseding(self, rule: Rule, body: Json) -> bool:
-        """Tell whether the body is a status write: it sets nothing but what the next such write sets again."""
-        if not rule.supersedes or not isinstance(body, dict):
-            return False
-        rest = body.keys() - set(self.expectations)
-        return bool(rest) and rest <= set(rule.supersedes)
 
     def split(self, rule: Rule, body: Json) -> tuple[Part, ...]:
         """Return the writes that a bulk is made of, or refuse one that is not made of any."""
@@ -234,7 +233,6 @@ class _PolicyTable(msgspec.Struct, forbid_unknown_fields=True):
     stale_reads: list[str] = []
     recovery: str | None = None
     probe: str = "/health"
-    expectations: list[str] = msgspec.field(default_factory=lambda: list(EXPECTATIONS))
 
 
 def load_built_in() -> Policy:
@@ -258,7 +256,6 @@ def load_policy(text: str) -> Policy:
         tuple(table.stale_reads),
         table.recovery,
         table.probe,
-        tuple(table.expectations),
     )
     problems += _judge_policy(policy)
     if problems:
@@ -343,3 +340,8 @@ def _judge_policy(policy: Policy) -> Iterator[str]:
         if not path or not _PATH.fullmatch(path):
             yield f"{path!r} is no path of plain segments and {{parameters}}"
     yield from (f"stale_reads: {path} is none of reads" for path in policy.stale_reads if path not in policy.reads)
+    yield from (
+        f"stale_reads: {path} has a parameter, and only plain paths are kept"
+        for path in policy.stale_reads
+        if "{" in path
+    )

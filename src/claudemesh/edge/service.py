@@ -17,11 +17,11 @@ import orjson
 from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeQueued, WriteRefused
 from claudemesh.edge.keeping import holds_credential
-from claudemesh.edge.model import Answer, Envelope, Headers, Source, StandingRow, Submission
+from claudemesh.edge.model import ALONE, Answer, Envelope, Headers, Source, StandingRow, Submission
 from claudemesh.edge.policy import UPSTREAM_AWAY
+from claudemesh.edge.ports import AcceptingStore, Queued
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.routing import Part, Policy, RouteClass, Routed, read_path, strip_fields
-from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore
 from claudemesh.edge.turns import Turns
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
@@ -97,9 +97,9 @@ class _Write:
         """Return what becomes one envelope each: the write, or of a bulk its entries."""
         rule = self.routed.rule
         if rule is None or self.routed.route_class is not RouteClass.BULK:
-            return (_part(self._routes, self.asked, self.routed, self.key, self.lanes[0] if self.lanes else None),)
+            return (_part(self.asked, self.routed, self.key, self.lanes[0] if self.lanes else None),)
         entries = enumerate(self._routes.split(rule, self.asked.body))
-        return tuple(_entry(self._routes, self.asked, part, f"{_short(self.key)}#{n}") for n, part in entries)
+        return tuple(_entry(self.asked, part, f"{_short(self.key)}#{n}") for n, part in entries)
 
     @cached_property
     def why_not(self) -> str | None:
@@ -127,9 +127,9 @@ class Relaying:
         *,
         routes: Policy,
         upstream: Upstream,
-        outbox: SqliteEnvelopeStore | None,
+        outbox: AcceptingStore | None,
         reach: Reach,
-        queued: "Queued",
+        queued: Queued,
         world: World,
     ) -> None:
         self._routes = routes
@@ -297,7 +297,7 @@ def _stripped(asked: Asked, routed: Routed) -> Asked:
     return asked if body == asked.body else replace(asked, body=body, raw=orjson.dumps(body))
 
 
-def _entry(routes: Policy, asked: Asked, part: Part, key: str) -> _Part:
+def _entry(asked: Asked, part: Part, key: str) -> _Part:
     """Return an entry of a bulk as the write that it is."""
     rule = part.routed.rule
     alone = replace(
@@ -309,10 +309,10 @@ def _entry(routes: Policy, asked: Asked, part: Part, key: str) -> _Part:
         raw=orjson.dumps(part.body),
         if_match=None,
     )
-    return _part(routes, alone, part.routed, key, part.routed.entity)
+    return _part(alone, part.routed, key, part.routed.entity)
 
 
-def _part(routes: Policy, asked: Asked, routed: Routed, key: str, entity: str | None) -> _Part:
+def _part(asked: Asked, routed: Routed, key: str, entity: str | None) -> _Part:
     rule = routed.rule
     return _Part(
         key=key,
@@ -329,18 +329,8 @@ def _part(routes: Policy, asked: Asked, routed: Routed, key: str, entity: str | 
             read=None if rule is None else read_path(rule, routed.params),
             source=asked.source,
         ),
-        is_status_write=rule is not None and routes.is_superseding(rule, asked.body),
+        is_status_write=rule is not None and rule.is_superseding(asked.body),
     )
-
-
-class Queued:
-    """The part of the relay that is told of new envelopes; what it does is for whoever puts it together."""
-
-    def queued(self, lanes: Sequence[str]) -> None:
-        raise NotImplementedError
-
-    async def begin_outage_if_away(self) -> None:
-        raise NotImplementedError
 
 
 _REASONS: Final = {

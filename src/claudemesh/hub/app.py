@@ -23,7 +23,7 @@ from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, port_of
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.hub.bodies import Health
-from claudemesh.hub.events import HubStarted, HubStopped, KeysSwept, SweepFailed
+from claudemesh.hub.events import HubStarted, HubStopped, SweepFailed
 from claudemesh.hub.http import PUBLIC_PATHS, HttpParts, hub_routes
 from claudemesh.hub.metering import HubMetrics
 from claudemesh.hub.ports import Stores
@@ -31,6 +31,7 @@ from claudemesh.hub.service import HubService
 from claudemesh.hub.settings import HubSettings
 from claudemesh.hub.stores.opening import check_is_there, opened, store_kind
 from claudemesh.idempotency import WriteIdempotencyMiddleware
+from claudemesh.idempotency.events import KeysSwept
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
@@ -180,13 +181,11 @@ async def _serve(  # noqa: PLR0913, PLR0917  what it was started with
 
 
 async def _sweep(stores: Stores, world: World) -> None:
-    """Forget keys that expired, in pages, now and then until cancelled."""
+    """Forget keys that expired, in pages, now and then until cancelled: also while nobody writes."""
     while True:
         try:
-            swept = 0
-            while found := await stores.keys.sweep(world.earliest_ms()):
-                swept += found
-            world.observer.publish(KeysSwept(swept))
+            while swept := await stores.keys.sweep(world.earliest_ms()):
+                world.observer.publish(KeysSwept(swept))
         except Exception as error:  # noqa: BLE001  whatever it was, the next turn comes
             world.observer.publish(SweepFailed.of(error))
         await asyncio.sleep(SWEEP_EVERY_S)

@@ -34,12 +34,6 @@ class HubStopped:
 
 
 @dataclass(frozen=True, slots=True)
-class KeysSwept:
-    name: ClassVar[str] = "hub.keys_swept"
-    keys: int
-
-
-@dataclass(frozen=True, slots=True)
 class SweepFailed:
     """It is tried again at its next turn."""
 

@@ -20,7 +20,7 @@ from claudemesh.hub.asking import (
 from claudemesh.hub.model import Asked, Delete, Kind, Update
 from claudemesh.hub.rendering import PLACES, page_response, parse_cursor, row_response, summary_response
 from claudemesh.hub.service import HubService
-from claudemesh.idempotency.recording import POLICY_PATH
+from claudemesh.idempotency.policy import POLICY_PATH
 from claudemesh.kernel.errors import (
     BadHost,
     BadOrigin,

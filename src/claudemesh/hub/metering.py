@@ -3,8 +3,9 @@
 from typing import get_args
 
 from claudemesh.asgi.events import RequestAnswered
-from claudemesh.hub.events import KeysSwept, RowAsked, What
+from claudemesh.hub.events import RowAsked, What
 from claudemesh.hub.model import Kind
+from claudemesh.idempotency.events import KeysSwept
 from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.observe import Observer
 
@@ -29,7 +30,7 @@ class HubMetrics:
     def attach(self, observer: Observer) -> None:
         observer.subscribe(RowAsked, lambda event: self._writes.of(event.kind, event.what).inc())
         observer.subscribe(RequestAnswered, self._answered)
-        observer.subscribe(KeysSwept, lambda event: self._swept.inc(event.keys))
+        observer.subscribe(KeysSwept, lambda event: self._swept.inc(event.count))
 
     def _answered(self, event: RequestAnswered) -> None:
         method = event.method if event.method in _METHODS else "other"

@@ -5,8 +5,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from claudemesh.kernel.idempotency import EXPIRY_DAYS_MIN
+
 LISTEN_DEFAULT: Final = "127.0.0.1:18000"
-EXPIRY_DAYS_MIN: Final = 30  # relays count on it
 
 
 class HubSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,9 +30,9 @@ from claudemesh.idempotency.events import KeysSwept, WriteReplayed
 from claudemesh.idempotency.mark import ANSWER_BYTES_MAX, MARK, Mark
 from claudemesh.idempotency.model import Asked, Begun, Found, KeptResponse
 from claudemesh.idempotency.opening import check_url, open_store
-from claudemesh.idempotency.policy import derive_source, is_credential, redact_path
+from claudemesh.idempotency.policy import POLICY_PATH, derive_source, is_credential, redact_path
 from claudemesh.idempotency.ports import SWEEP_MAX, KeyStore
-from claudemesh.idempotency.recording import POLICY_PATH, Exchange, Recorder, refuse
+from claudemesh.idempotency.recording import Exchange, Recorder, refuse
 from claudemesh.kernel.admission import Busy, Conflict, Replay, Standing
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import ConfigError, MeshError, PayloadTooLarge

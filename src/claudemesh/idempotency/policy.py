@@ -20,6 +20,7 @@ KEPT_HEADERS: Final = frozenset(
 )
 CODING: Final = b"content-encoding"
 
+POLICY_PATH: Final = "/.well-known/idempotency-policy"  # where a client reads what holds for keys
 PATH_CHARS_MAX: Final = 1_024
 SOURCE_CHARS_MAX: Final = 128
 REDACTED: Final = "[redacted]"

@@ -13,6 +13,7 @@ from claudemesh.asgi.messages import Message, Receive, Response, Scope, Send, pr
 from claudemesh.idempotency.events import AnswerNotRecorded, MarkTakenOver
 from claudemesh.idempotency.mark import Mark
 from claudemesh.idempotency.model import Headers, KeptResponse
+from claudemesh.idempotency.policy import POLICY_PATH
 from claudemesh.idempotency.ports import KeyStore
 from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.idempotency import BUSY_RETRY_MS, is_kept
@@ -24,7 +25,6 @@ _BODY: Final = "http.response.body"
 _GONE: Final = "http.disconnect"
 _LENGTH: Final = b"content-length"
 
-POLICY_PATH: Final = "/.well-known/idempotency-policy"
 GONE_PATIENCE_S: Final = 30.0  # for an answer that nobody waits for; then the app is told
 
 

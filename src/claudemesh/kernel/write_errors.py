@@ -101,7 +101,7 @@ class MarkLost(LeaseLost):
 
 
 class NotQueueable(DependencyError):
-    """Carries `reason`: online_only, needs_expectation, contains_secret, too_large, entity_busy, …"""
+    """Carries `reason`: online_only, needs_expectation, contains_secret, too_large, entity_has_queued_writes."""
 
     code = "not_queueable"
     title = "This write can neither go to the upstream now nor wait for it: nothing was sent"

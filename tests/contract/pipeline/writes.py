@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from claudemesh.edge import policy
-from claudemesh.edge.model import Answer, Envelope, Settlement, Source, Submission
+from claudemesh.edge.model import ALONE, Answer, Envelope, Settlement, Source, Submission
 from claudemesh.edge.operate import Operating
-from claudemesh.edge.stores.sqlite.outbox import ALONE, SqliteEnvelopeStore, read_envelope
+from claudemesh.edge.policy import read_envelope
+from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.hub.model import Asked, Create, Expectation, Kind, Origin, Update, Write
 from claudemesh.hub.ports import HubStore
 from claudemesh.hub.stores.postgres import PostgresStores

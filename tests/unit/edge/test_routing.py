@@ -21,9 +21,8 @@ APPEND, REPLACE, BULK, ONLINE_ONLY = RouteClass
 
 SMALL = """
 name = "own"
-expectations = ["if_version"]
-reads = ["/rows/{id}"]
-stale_reads = ["/rows/{id}"]
+reads = ["/rows/{id}", "/stats"]
+stale_reads = ["/stats"]
 
 [[route]]
 method = "PUT"
@@ -133,14 +132,14 @@ def test_only_a_write_of_nothing_but_the_status_supersedes_others(
 ) -> None:
     rule = HUB.classify("PATCH", path).rule
     assert rule
-    assert HUB.is_superseding(rule, body) is is_status_write
+    assert rule.is_superseding(body) is is_status_write
 
 
 @pytest.mark.req("R3")
 def test_a_resolution_supersedes_nothing() -> None:
     rule = HUB.classify("POST", "/decisions/d1/resolve").rule
     assert rule
-    assert not HUB.is_superseding(rule, {"status": "done"})
+    assert not rule.is_superseding({"status": "done"})
 
 
 @pytest.mark.req("R3")
@@ -204,7 +203,7 @@ def test_a_policy_of_ones_own_says_all_of_it() -> None:
     )
     assert many.each == Each("rows", "row", "PUT /rows/{id}")
     assert policy.classify("DELETE", "/rows/1") == Routed(delete, ONLINE_ONLY, {"id": "1"}, None)
-    assert policy.is_superseding(put, {"note": "x", "if_version": 7})
+    assert put.is_superseding({"note": "x", "expected_status": "new"})
     assert read_path(put, {}) is None
     assert (policy.recovery, policy.probe) == (None, "/health")
 
@@ -253,7 +252,9 @@ def with_route(line: str) -> str:
         (with_route('method = "POST"\npath = "/x"\nclass = "append"\nexample = "{"'), "no JSON"),
         (f'recovery = "POST /rows/many"\n{SMALL}', "no append route"),
         (f'probe = "http://other/"\n{SMALL}', "no path"),
-        (SMALL.replace('stale_reads = ["/rows/{id}"]', 'stale_reads = ["/x"]'), "none of reads"),
+        (f'expectations = ["version"]\n{SMALL}', "expectations"),
+        (SMALL.replace('stale_reads = ["/stats"]', 'stale_reads = ["/x"]'), "none of reads"),
+        (SMALL.replace('stale_reads = ["/stats"]', 'stale_reads = ["/rows/{id}"]'), "has a parameter"),
     ],
 )
 def test_a_policy_that_cannot_be_kept_is_refused_with_its_reason(text: str, reason: str) -> None:

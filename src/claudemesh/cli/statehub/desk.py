@@ -6,6 +6,7 @@ Both give the same answers in the same shapes. Only what needs a relay says so: 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 from urllib.parse import quote
@@ -15,12 +16,12 @@ import orjson
 
 from claudemesh.cli.statehub.asking import Api, NobodyThere
 from claudemesh.edge.app import opened_outbox
+from claudemesh.edge.metrics import Figures, read_figures
 from claudemesh.edge.model import STATES, EnvelopeShown
 from claudemesh.edge.operate import Keep, Operating
 from claudemesh.edge.stores.sqlite.outbox import SCHEMA, SqliteEnvelopeStore
 from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import AlreadyRunning, DependencyError, NotFound, StoreCorrupt
-from claudemesh.kernel.outbox import OutboxState
 from claudemesh.outbox.stores.sqlite.salvage import Salvaged, finish_salvage, salvage
 from claudemesh.runtime.home import InstanceLock, ensure_private_dir, lock_holder
 from claudemesh.runtime.logs import JsonLog
@@ -131,24 +132,14 @@ class FileDesk:
             "upstream": None,
             "upstream_reachable": None,
             "upstream_state": "unknown",
-            "pending": 0,
-            "oldest_pending_age_s": 0,
-            "conflicts": 0,
-            "dead": 0,
+            **asdict(Figures()),
             "outbox_usable": True,
         }
         if not self._is_there():
             return figures
 
         async def count(outbox: SqliteEnvelopeStore, _: Operating) -> Json:
-            counts, oldest = await outbox.counts(), await outbox.oldest_open()
-            age_ms = 0 if oldest is None else max(self._world.steady_ms() - oldest, 0)
-            return {
-                "pending": counts[OutboxState.PENDING] + counts[OutboxState.INFLIGHT],
-                "oldest_pending_age_s": age_ms // 1000,
-                "conflicts": counts[OutboxState.CONFLICT],
-                "dead": counts[OutboxState.DEAD],
-            }
+            return asdict(await read_figures(outbox, self._world.steady_ms()))
 
         try:
             return {**figures, "outbox": "there", **self._run(count)}

@@ -94,11 +94,12 @@ def check_settings(settings: "EdgeSettings", place: "Place") -> None:
     """Refuse what the relay would stumble over, all of it at once."""
     from claudemesh.asgi.sockets import bind_tcp  # noqa: PLC0415 - as above
     from claudemesh.edge import app  # noqa: PLC0415 - as above
+    from claudemesh.edge.addresses import parse_networks  # noqa: PLC0415 - as above
     from claudemesh.edge.upstream import Upstream  # noqa: PLC0415 - as above
 
     checks: tuple[Callable[[], object], ...] = (
-        lambda: app.read_networks(settings),
-        lambda: Upstream(settings.upstream, networks=app.read_networks(settings)),
+        lambda: parse_networks(settings.networks),
+        lambda: Upstream(settings.upstream, networks=parse_networks(settings.networks)),
         lambda: bind_tcp(*app.parse_listen(settings.listen)).close(),
         lambda: app.read_routes(settings),
         lambda: app.read_credential(settings, place),

@@ -1,17 +1,24 @@
-"""Stores of keys, and what they share: how headers are written down."""
+"""Stores of keys, and what they share: how an answer is written down."""
 
 from typing import Any
 
 import orjson
 
-from claudemesh.idempotency.model import Headers, KeptResponse, KeyRow
+from claudemesh.idempotency.model import Headers, KeptResponse, KeyRow, Settlement
 from claudemesh.kernel.fingerprint import Fingerprint
 from claudemesh.kernel.idempotency import MarkState
 
 Row = Any  # a tuple, or what a driver calls a record
 
 
-def render_headers(headers: Headers) -> bytes:
+def render_settlement(settlement: Settlement) -> tuple[MarkState, int, bytes | None, bytes | None]:
+    state, (status, headers, body) = settlement
+    if state is not MarkState.SETTLED:
+        return state, status, None, None
+    return state, status, _render_headers(headers), body
+
+
+def _render_headers(headers: Headers) -> bytes:
     return orjson.dumps([[part.decode("latin-1") for part in header] for header in headers])
 
 

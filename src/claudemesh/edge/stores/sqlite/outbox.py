@@ -15,18 +15,20 @@ import msgspec
 import orjson
 
 from claudemesh.edge.model import (
+    ALONE,
     COALESCED,
     WORDS,
     Answer,
     Envelope,
     EnvelopeSeen,
     EnvelopeShown,
+    Exportable,
     Headers,
     Settlement,
     StandingRow,
     Submission,
 )
-from claudemesh.edge.policy import body_of, envelope_expectation, rebase, with_expectation
+from claudemesh.edge.policy import body_of, envelope_expectation, read_envelope, rebase, with_expectation
 from claudemesh.edge.ports import Looked, OutageSeen, Results
 from claudemesh.kernel.errors import MeshError, StaleClaim
 from claudemesh.kernel.fingerprint import Fingerprint, prefix
@@ -49,8 +51,6 @@ from claudemesh.storage.sqlite import Schema
 _HERE: Final = files("claudemesh.edge.stores.sqlite")
 _SQL: Final = load_queries(ROWS_SQL, _HERE / "outbox.sql")
 SCHEMA: Final = Schema(0x636D6565, in_order(*MIGRATIONS, *load_migrations(_HERE / "migrations")))  # "cmee"
-
-ALONE: Final = "alone/"  # before the id of an envelope that has no entity, and so a lane of its own
 
 _envelopes: Final = msgspec.json.Decoder(Envelope)
 _encode: Final = msgspec.json.Encoder().encode
@@ -305,10 +305,10 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
 
     # --- to another machine and back ---------------------------------------------------------------------
 
-    async def export(self, after_seq: int, limit: int) -> list[tuple[Any, ...]]:
-        def query(connection: apsw.Connection) -> list[tuple[Any, ...]]:
+    async def export(self, after_seq: int, limit: int) -> list[Exportable]:
+        def query(connection: apsw.Connection) -> list[Exportable]:
             rows: list[Any] = connection.execute(_SQL["export"], (after_seq, limit)).fetchall()
-            return [tuple(row) for row in rows]
+            return [_exportable(row) for row in rows]
 
         return await self._database.read(query)
 
@@ -366,11 +366,6 @@ def _end_outage(connection: apsw.Connection, asked: Sequence[tuple[str, int]]) -
 # --- rows -> values ----------------------------------------------------------------------------------------
 
 
-def read_envelope(payload: bytes) -> Envelope | None:
-    """Return the envelope of a row; None of one that was emptied."""
-    return _envelopes.decode(payload) if payload else None
-
-
 def _seen(row: Sequence[Any]) -> EnvelopeSeen:
     (seq, row_id, key, status, route_class, to_asked, destination, attempts, enqueued_at, updated_at, *rest) = row
     next_attempt_at, delivered_at, last_error, superseded_by, aborted_by, answer_status, payload = rest
@@ -418,6 +413,23 @@ def _shown(connection: apsw.Connection, row: Sequence[Any]) -> EnvelopeShown:
             }
             for at, was, became, error, by, superseded_by in events
         ],
+    )
+
+
+def _exportable(row: Sequence[Any]) -> Exportable:
+    seq, row_id, key, fingerprint, destination, payload, enqueued_at, attempts, status, last_error, is_status = row
+    return Exportable(
+        seq=seq,
+        row_id=row_id,
+        key=key,
+        fingerprint=Fingerprint(fingerprint),
+        destination=destination,
+        payload=payload,
+        enqueued_at=enqueued_at,
+        attempts=attempts,
+        state=OutboxState(status),
+        last_error=last_error,
+        is_status_write=bool(is_status),
     )
 
 

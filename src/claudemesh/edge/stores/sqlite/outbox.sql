@@ -54,7 +54,7 @@ WHERE acked.seq = ?1 AND later.status = 'pending' AND later.attempts = 0 AND lat
 ORDER BY later.seq;
 
 -- name: rewrite
--- Another expectation, or another key: what is sent changes, and the envelope's own key does not.
+-- Another expectation: what is sent changes, and the key it is sent under does not.
 UPDATE outbox SET payload = ?2 WHERE seq = ?1 AND status = 'pending';
 
 -- name: reopen
@@ -122,6 +122,6 @@ SELECT status, count(*), sum(aborted_by IS 'coalesced') FROM outbox WHERE seq >=
 
 -- name: export
 -- Whole envelopes, for another machine or a closer look.
-SELECT seq, id, client_message_id, request_fingerprint, to_asked, destination, payload, enqueued_at, attempts, status,
-    last_error, route_class, is_status_write
+SELECT seq, id, client_message_id, request_fingerprint, destination, payload, enqueued_at, attempts, status,
+    last_error, is_status_write
 FROM outbox WHERE seq > ?1 ORDER BY seq LIMIT ?2;

@@ -11,7 +11,7 @@ import asyncpg
 
 from claudemesh.idempotency.model import Asked, Begun, Claim, Found, KeyRow, Settlement
 from claudemesh.idempotency.ports import PAGE_MAX, SWEEP_MAX
-from claudemesh.idempotency.stores import Row, render_headers, to_key_row, to_response
+from claudemesh.idempotency.stores import Row, render_settlement, to_key_row, to_response
 from claudemesh.kernel.admission import Fresh
 from claudemesh.kernel.errors import ConfigError, StoreUnavailable
 from claudemesh.kernel.fingerprint import Fingerprint
@@ -73,7 +73,7 @@ class PostgresKeyStore:
         return bool(await self._database.fetch(self._sql["renew"], *claim, lease_ms))
 
     async def settle(self, claim: Claim, settlement: Settlement) -> bool:
-        return bool(await self._database.fetch(self._sql["settle"], *claim, *_render(settlement)))
+        return bool(await self._database.fetch(self._sql["settle"], *claim, *render_settlement(settlement)))
 
     async def release(self, claim: Claim) -> bool:
         return bool(await self._database.fetch(self._sql["release"], *claim))
@@ -82,7 +82,7 @@ class PostgresKeyStore:
         raise TypeError("the keys are in PostgreSQL: await mark.complete_async(connection, response)")
 
     async def complete_async(self, connection: Connection, claim: Claim, settlement: Settlement) -> None:
-        if not await connection.fetch(self._sql["settle"], *claim, *_render(settlement)):
+        if not await connection.fetch(self._sql["settle"], *claim, *render_settlement(settlement)):
             raise MarkLost(retry_after_ms=BUSY_RETRY_MS)
 
     async def sweep(self, now_ms: int, limit: int = SWEEP_MAX) -> int:
@@ -110,12 +110,3 @@ class PostgresKeyStore:
 def _to_standing(row: Row) -> StandingMark:
     lease = Lease(row["owner"], row["token"], row["lease_until"])
     return StandingMark(MarkState(row["state"]), Fingerprint(row["request_hash"]), lease, row["expires_at"])
-
-
-def _render(settlement: Settlement) -> tuple[Any, ...]:
-    state, (status, headers, body) = settlement
-    return (
-        (state, status, render_headers(headers), body)
-        if state is MarkState.SETTLED
-        else (state, status, None, None)
-    )

@@ -14,7 +14,7 @@ import apsw
 
 from claudemesh.idempotency.model import Asked, Begun, Claim, Found, KeyRow, Settlement
 from claudemesh.idempotency.ports import PAGE_MAX, SWEEP_MAX
-from claudemesh.idempotency.stores import Row, render_headers, to_key_row, to_response
+from claudemesh.idempotency.stores import Row, render_settlement, to_key_row, to_response
 from claudemesh.kernel.admission import Fresh
 from claudemesh.kernel.fingerprint import Fingerprint
 from claudemesh.kernel.idempotency import BUSY_RETRY_MS, MarkState, StandingMark, judge_begin
@@ -56,13 +56,13 @@ class SqliteKeyStore:
         return await self._change("renew", *claim, self._boot, self._clock.monotonic_ms() + lease_ms)
 
     async def settle(self, claim: Claim, settlement: Settlement) -> bool:
-        return await self._change("settle", *claim, *_render(settlement))
+        return await self._change("settle", *claim, *render_settlement(settlement))
 
     async def release(self, claim: Claim) -> bool:
         return await self._change("release", *claim)
 
     def complete(self, connection: apsw.Connection, claim: Claim, settlement: Settlement) -> None:
-        if not _run(connection, "settle", (*claim, *_render(settlement))):
+        if not _run(connection, "settle", (*claim, *render_settlement(settlement))):
             raise MarkLost(retry_after_ms=BUSY_RETRY_MS)
 
     async def complete_async(self, *_: object) -> None:
@@ -115,15 +115,6 @@ def _change(connection: apsw.Connection, changes: Sequence[tuple[str, _Values]])
 
 def _sweep(connection: apsw.Connection, swept: Sequence[_Values]) -> list[int]:
     return [_run(connection, "sweep", values) for values in swept]
-
-
-def _render(settlement: Settlement) -> _Values:
-    state, (status, headers, body) = settlement
-    return (
-        (state, status, render_headers(headers), body)
-        if state is MarkState.SETTLED
-        else (state, status, None, None)
-    )
 
 
 def _fetch(connection: apsw.Connection, name: str, values: _Values) -> list[Row]:
