@@ -54,7 +54,7 @@ def test_the_drill_passes_and_says_so_step_by_step(tmp_path: Path) -> None:
 
 
 def shape(text: str) -> list[str]:
-    """Leave out what differs from run to run: ports, processes, seconds, and which files SQLite has beside its own."""
+    """Leave out what differs from run to run: ports, processes, seconds, and how many files SQLite has."""
     return [re.sub(r"127\.0\.0\.1:\d+|process \d+|[\d.]+ s\b|\d+ files", "N", line) for line in text.splitlines()]
 
 
