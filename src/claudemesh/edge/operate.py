@@ -200,7 +200,8 @@ def _told(one: Exported) -> list[str]:
     envelope, source = one.envelope, one.envelope.source
     said = (envelope.if_match, envelope.read, source.agent, source.host, source.repo, source.session)
     named = (envelope.method, envelope.path, envelope.query, envelope.key, one.idempotency_key, one.destination)
-    return [*named, *(text for text in said if text is not None)]
+    before = (text for one in envelope.was for text in (one.if_match, one.updated_at, one.status))
+    return [*named, *(text for text in (*said, *before) if text is not None)]
 
 
 def _exported(row: tuple[Any, ...]) -> Exported | None:

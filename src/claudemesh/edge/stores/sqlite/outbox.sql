@@ -30,6 +30,12 @@ SELECT seq, id, status, attempts, is_status_write, payload FROM outbox
 WHERE destination = ?1 AND status IN ('pending', 'inflight', 'conflict')
 ORDER BY seq DESC LIMIT 1;
 
+-- name: last_rebased
+-- The last few of them: what they expected and expect now tells what was acknowledged in front of them.
+SELECT payload FROM outbox
+WHERE destination = ?1 AND status IN ('pending', 'inflight', 'conflict')
+ORDER BY seq DESC LIMIT 8;
+
 -- name: settle
 -- Apply an event to the state it was judged on.
 UPDATE outbox SET
