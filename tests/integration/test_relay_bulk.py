@@ -1,10 +1,14 @@
 """Bulks: one request while the upstream is there, an envelope for each of its entries while it is not."""
 
 from pathlib import Path
+from typing import Any
 
+import apsw
 import pytest
 
+from claudemesh.edge.model import Submission
 from claudemesh.edge.settings import Limits
+from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from tests.edge_doubles import Edge, at
 from tests.fake_upstream import LOSE, FakeUpstream, problem
 
@@ -134,3 +138,38 @@ async def test_a_bulk_is_taken_whole_or_not_at_all(relay_folder: Path, upstream:
         assert (await edge.status())["pending"] - before == (8 if reply.status == 202 else 0)
     assert statuses == {202, 507}
     await edge.stop()
+
+
+@pytest.mark.req("R5", "R4")
+async def test_a_disk_that_is_full_in_the_middle_of_a_bulk_keeps_nothing_of_it(
+    edge: Edge, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {name: upstream.row(f"/tasks/{name}") for name in "abc"}
+    bulk = {"tasks": [{"id": name, **at(row, status="done")} for name, row in rows.items()]}
+    await edge.go_offline(upstream)
+    new_row = SqliteEnvelopeStore.new_row
+
+    def no_room(self: SqliteEnvelopeStore, entry: Submission) -> tuple[Any, ...]:
+        if entry.destination == "tasks/b":
+            raise apsw.FullError("database or disk is full")
+        return new_row(self, entry)
+
+    with monkeypatch.context() as full:
+        full.setattr(SqliteEnvelopeStore, "new_row", no_room)
+        refused = await edge.ask("POST", "/tasks/bulk-status-sync", bulk, key="k")
+    assert (refused.status, (await edge.status())["pending"]) == (507, 0)
+    receipt = await edge.queue("POST", "/tasks/bulk-status-sync", bulk, key="k")
+    await edge.go_online(upstream)
+    for one in receipt["outbox_ids"]:
+        await edge.until_state(one, "acked")
+
+
+@pytest.mark.req("R4")
+@pytest.mark.parametrize("name", ["a/../../admin", "../admin", "a\\b", "a\r\nb", "..%2Fadmin"])
+async def test_an_id_of_a_bulk_that_would_go_up_is_refused_as_it_is_in_a_path(
+    edge: Edge, upstream: FakeUpstream, name: str
+) -> None:
+    bulk = {"tasks": [{"id": name, "status": "done", "expected_status": "todo"}]}
+    await edge.go_offline(upstream)
+    reply = await edge.ask("POST", "/tasks/bulk-status-sync", bulk)
+    assert (reply.status, reply.code) == (400, "bad_header")

@@ -4,18 +4,22 @@ import asyncio
 import json
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import apsw
 import pytest
 
-from claudemesh.edge.events import OutboxUnusable, Recovered, RelayStarted, UpstreamReached
+from claudemesh.edge.events import OutboxUnusable, Recovered, RelayStarted, UpstreamReached, Warned
 from claudemesh.edge.settings import Keeping, Limits
+from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.kernel.clock import DAY_MS
+from claudemesh.kernel.errors import StoreFull
 from claudemesh.runtime.home import write_private
+from tests import canaries
 from tests.doubles import ManualClock
-from tests.edge_doubles import WITHIN_S, Edge, at
+from tests.edge_doubles import WITHIN_S, Edge, at, running_hub
 from tests.fake_upstream import LOSE, Act, FakeUpstream, say
+from tests.ports import own_address
 
 NOTE = {"agent": "builder", "summary": "parser done"}
 
@@ -447,3 +451,64 @@ async def test_a_report_that_does_not_get_through_waits_like_any_write(edge: Edg
     await edge.until_settled()
     (report,) = [key for key in upstream.applied if key.startswith("recovery-")]
     assert upstream.applied[report] == 1
+
+
+@pytest.mark.req("R6", "R5")
+@pytest.mark.parametrize("where", ["if_match", "read", "key", "query", "agent", "destination"])
+async def test_no_credential_comes_in_with_an_import(edge: Edge, upstream: FakeUpstream, where: str) -> None:
+    await edge.go_offline(upstream)
+    await edge.queue("POST", "/progress/", NOTE, key="good")
+    (line,) = (await edge.operate("GET", "/outbox/export")).json["items"]
+    line["idempotency_key"] = "other"
+    secret = canaries.AUTHORIZATION
+    match where:
+        case "destination":
+            line["destination"] = f"tasks/{secret}"
+        case "agent":
+            line["envelope"]["source"] = {"agent": secret}
+        case _:
+            line["envelope"][where] = f"x={secret.replace('_', '%5F')}" if where == "query" else secret
+    assert (await edge.operate("POST", "/outbox/import", {"lines": [line]})).status == 400
+
+
+@pytest.mark.req("R5")
+async def test_what_was_exported_under_a_random_key_can_be_imported(edge: Edge, upstream: FakeUpstream) -> None:
+    key = "Zk3vQ9xLm2Rt8Wp5Yc7Nb4Hd6Jf1Gs0Ka"
+    await edge.go_offline(upstream)
+    await edge.queue("POST", "/progress/", NOTE, key=key)
+    lines = (await edge.operate("GET", "/outbox/export")).json["items"]
+    assert (await edge.operate("POST", "/outbox/import", {"lines": lines})).json == {"imported": 0, "known": 1}
+
+
+@pytest.mark.req("R7")
+async def test_a_full_disk_when_the_old_are_given_up_does_not_end_the_relay(
+    edge: Edge, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_room(*_: object) -> NoReturn:
+        raise StoreFull("no room")
+
+    monkeypatch.setattr(SqliteEnvelopeStore, "overdue", no_room)
+    await edge.go_offline(upstream)
+    receipt = await edge.queue("POST", "/progress/", NOTE)
+    await edge.restart()
+    await edge.until_heard(Warned)
+    await edge.go_online(upstream)
+    await edge.until_state(receipt["outbox_id"], "acked")
+    assert edge.is_alive
+
+
+@pytest.mark.req("R4", "R7")
+async def test_a_key_with_a_quote_in_it_reaches_a_hub_as_the_same_key(tmp_path: Path, relay_folder: Path) -> None:
+    address = own_address()
+    edge = Edge(relay_folder, f"http://{address}")
+    await edge.start()
+    receipts = [
+        await edge.queue("POST", "/progress/", {**NOTE, "summary": key}, key=key)
+        for key in ('"a\\"b"', '"\\"x\\""', "x")
+    ]
+    async with running_hub(tmp_path, address):
+        await edge.ask("POST", "/replay")
+        for receipt in receipts:
+            await edge.until_state(receipt["outbox_id"], "acked", "dead")
+            assert await edge.state(receipt["outbox_id"]) == "acked"
+    await edge.stop()

@@ -162,8 +162,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A credential comes in by an import.",
                 file="edge/operate.py",
-                old="if find_secret(body) is not None or find_secret_text(told) is not None:",
-                new="if find_secret_text(told) is not None:",
+                old="if find_secret(body) is not None or any(",
+                new="if any(",
                 test=f"{_OPERATORS}::test_an_import_is_all_or_nothing",
             ),
             Fault(

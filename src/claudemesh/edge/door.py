@@ -25,7 +25,8 @@ BODY_BYTES_MAX: Final = 10 << 20
 TARGET_BYTES_MAX: Final = 8 << 10
 DEPTH_MAX: Final = 100
 NAMES_MAX: Final = 20_000  # of fields, in all objects together
-VALUES_MAX: Final = 100_000  # between commas, in all lists and objects together
+VALUES_MAX: Final = 100_000  # commas, lists and objects, all together
+TEXTS_MAX: Final = NAMES_MAX + VALUES_MAX + 1  # JSON within these bounds has no more
 DIGITS_MAX: Final = 100  # of one number
 INTEGER_MAX: Final = 2**63 - 1
 
@@ -50,7 +51,7 @@ def check_target(scope: Mapping[str, Any]) -> tuple[str, str]:
     if len(path) + len(query) > TARGET_BYTES_MAX:
         raise InvalidRequest(f"path and query are longer than {TARGET_BYTES_MAX} bytes")
     if not _PLAIN_PATH.fullmatch(path):
-        _check_path(path)
+        check_path(path)
     if query and not _VISIBLE.fullmatch(query):
         raise BadHeader("the query holds what has to be percent-encoded")
     return path.decode("ascii"), query.decode("ascii")
@@ -63,7 +64,8 @@ def _refuse_target(target: bytes) -> NoReturn:
     raise InvalidRequest("the target of a request is a path")
 
 
-def _check_path(path: bytes) -> None:
+def check_path(path: bytes) -> None:
+    """Refuse a path that asks for another host, or that goes up once somebody has decoded it."""
     if path.startswith(b"//"):
         raise TargetNotAllowed
     if not path.startswith(b"/"):
@@ -169,11 +171,12 @@ def _check_shape(raw: bytes) -> None:
     opened, names = raw.count(b"[") + raw.count(b"{"), raw.count(b":")
     if opened <= DEPTH_MAX and names <= NAMES_MAX and raw.count(b",") <= VALUES_MAX:
         return  # even if all of these were outside of texts
-    depth = names = values = 0
+    depth = names = values = texts = 0
     for token in _TOKEN.finditer(raw):
         sign = raw[token.start()]
         if sign in b"[{":
             depth += 1
+            values += 1
             if depth > DEPTH_MAX:
                 raise TooDeep(depth_max=DEPTH_MAX)
         elif sign in b"]}":
@@ -182,6 +185,10 @@ def _check_shape(raw: bytes) -> None:
             names += 1
         elif sign in b",":
             values += 1
+        else:
+            texts += 1
+        if depth < 0 or texts > TEXTS_MAX:
+            raise InvalidRequest("the body is no JSON")
         if names > NAMES_MAX or values > VALUES_MAX:
             raise InvalidRequest(f"more than {NAMES_MAX} names or {VALUES_MAX} values")
 

@@ -60,6 +60,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     route_class: str
     read: str | None = None  # where the upstream shows the row that is written
     source: Source = Source()
+    was: tuple[Expectation, ...] = ()  # what it expected before writes in front of it were acknowledged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

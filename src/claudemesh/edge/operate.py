@@ -12,12 +12,13 @@ import msgspec
 
 from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeDecided
+from claudemesh.edge.keeping import holds_credential
 from claudemesh.edge.model import ALONE, WORDS, Envelope, EnvelopeSeen, EnvelopeShown, Exportable, Submission
 from claudemesh.edge.ports import OperatedStore
 from claudemesh.kernel.errors import InvalidRequest, NotFound, StateError
 from claudemesh.kernel.fingerprint import Fingerprint
 from claudemesh.kernel.outbox import OutboxState
-from claudemesh.kernel.secrets import find_secret, find_secret_text
+from claudemesh.kernel.secrets import find_secret
 from claudemesh.outbox.model import OperatorsRow
 from claudemesh.runtime.world import World
 
@@ -124,8 +125,7 @@ class Operating:
             raise InvalidRequest(f"line {number} is no exported envelope") from error
         if one.form != FORM or one.state not in ("queued", "sending", "conflict", "dead") or len(fingerprint) != 32:  # noqa: PLR2004
             raise InvalidRequest(f"line {number} is no exported envelope that can be queued")
-        told = f"{one.envelope.path}?{one.envelope.query} {one.idempotency_key}"
-        if find_secret(body) is not None or find_secret_text(told) is not None:
+        if find_secret(body) is not None or any(map(holds_credential, _told(one))):
             raise InvalidRequest(f"line {number} holds what looks like a credential, and nothing was imported")
         row_id = self._world.ids.ulid()
         return Submission(
@@ -193,6 +193,15 @@ def _found(value: T | None) -> T:
     if value is None:
         raise NotFound("there is no such envelope")
     return value
+
+
+def _told(one: Exported) -> list[str]:
+    """Return all of an envelope that is written down, beside its body."""
+    envelope, source = one.envelope, one.envelope.source
+    said = (envelope.if_match, envelope.read, source.agent, source.host, source.repo, source.session)
+    named = (envelope.method, envelope.path, envelope.query, envelope.key, one.idempotency_key, one.destination)
+    before = (text for one in envelope.was for text in (one.if_match, one.updated_at, one.status))
+    return [*named, *(text for text in (*said, *before) if text is not None)]
 
 
 def _exported(row: Exportable) -> Exported | None:

@@ -17,6 +17,8 @@ QUEUED_BYTES_MAX: Final = 256 * 1024  # of a body that may wait
 UPSTREAM_AWAY: Final = frozenset({502, 503, 504})  # a gateway says it: nobody is behind it
 REFUSES_US: Final = frozenset({401, 403})
 
+WAS_MAX: Final = 8  # expectations of late that a rebased envelope remembers, beside its first
+
 EXPECTED_UPDATED_AT: Final = "expected_updated_at"
 EXPECTED_STATUS: Final = "expected_status"
 ANYTHING: Final = "*"  # an If-Match that any row meets: nothing was seen of it
@@ -82,7 +84,7 @@ def derive_rebase(envelope: Envelope, answer: Answer) -> Rebase | None:
     if not after:
         return None
     previous = row.get("previous")
-    states = [envelope_expectation(envelope)]
+    states = [*envelope.was, envelope_expectation(envelope)]
     if isinstance(previous, dict):
         states.append(expectation_in(previous, None))
     return Rebase(before=tuple(states), after=after)
@@ -99,6 +101,23 @@ def rebase(standing: Expectation, by: Rebase) -> Expectation:
         updated_at=_rebased(standing.updated_at, {state.updated_at for state in by.before}, by.after.updated_at),
         status=_rebased(standing.status, {state.status for state in by.before}, by.after.status),
     )
+
+
+def rebased(envelope: Envelope, wanted: Expectation) -> Envelope:
+    """Return the envelope with what it expects now; what it expected first, and of late, is remembered."""
+    was = (*envelope.was, envelope_expectation(envelope))
+    return msgspec.structs.replace(with_expectation(envelope, wanted), was=was[:1] + was[1:][-WAS_MAX:])
+
+
+def adopt(envelope: Envelope, waiting: Envelope) -> Envelope:
+    """Return a write as it joins another that waits for the same row.
+
+    Its caller may not know of acknowledged writes that the other was rebased on: what the other expected before
+    them, and this one still does, is for both what the other expects now.
+    """
+    standing, now = envelope_expectation(envelope), envelope_expectation(waiting)
+    wanted = rebase(standing, Rebase(before=waiting.was, after=now))
+    return envelope if wanted == standing else rebased(envelope, wanted)
 
 
 def _rebased(expected: str | None, before: set[str | None], after: str | None) -> str | None:

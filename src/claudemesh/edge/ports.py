@@ -49,6 +49,9 @@ class AcceptingStore(LookingStore, Protocol):
         A status write takes the place of the one before it in its lane, if that was never tried, in one commit.
         """
 
+    def accept_all(self, submissions: Sequence[Submission]) -> Awaitable[list[StandingRow | None]]:
+        """Accept all of them in one commit, or none; a key that stands for another request is raised, too."""
+
 
 class CountingStore(Protocol):
     async def counts(self) -> dict[OutboxState, int]:
@@ -76,7 +79,7 @@ class OutageStore(CountingStore, Protocol):
         """Return what became of all that was queued since an envelope."""
 
 
-class OperatedStore(LookingStore, Protocol):
+class OperatedStore(AcceptingStore, Protocol):
     """A decision is applied to the row as it was judged; StaleClaim if it has moved meanwhile."""
 
     async def page(self, state: OutboxState | None, after_seq: int, limit: int) -> list[EnvelopeSeen]: ...
@@ -100,9 +103,6 @@ class OperatedStore(LookingStore, Protocol):
 
     async def export(self, after_seq: int, limit: int) -> list[Exportable]:
         """Return a page of rows, whatever their state, in the order of acceptance."""
-
-    def accept_all(self, submissions: Sequence[Submission]) -> Awaitable[list[StandingRow | None]]:
-        """Accept all of them in one commit, or none; a key that stands for another request is raised, too."""
 
 
 class Queued(Protocol):

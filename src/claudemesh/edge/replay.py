@@ -18,6 +18,7 @@ from claudemesh.edge.reach import Reach
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import InvalidRequest, MeshError
+from claudemesh.kernel.idempotency import render_key
 from claudemesh.kernel.outbox import OutboxEvent
 from claudemesh.kernel.retry import derive_backoff_ms
 from claudemesh.kernel.write_errors import BadGateway
@@ -229,7 +230,7 @@ def source_headers(source: Source) -> Headers:
 
 def outgoing(envelope: Envelope) -> Outgoing:
     """Return the request that an envelope is."""
-    headers = [(b"content-type", b"application/json"), (b"idempotency-key", envelope.key.encode())]
+    headers = [(b"content-type", b"application/json"), (b"idempotency-key", render_key(envelope.key).encode())]
     if envelope.if_match is not None:
         headers.append((b"if-match", envelope.if_match.encode("latin-1")))
     source = envelope.source

@@ -14,7 +14,7 @@ from typing import Any, Final, assert_never
 import msgspec
 import orjson
 
-from claudemesh.edge import policy
+from claudemesh.edge import door, policy
 from claudemesh.edge.events import EnvelopeQueued, WriteRefused
 from claudemesh.edge.keeping import holds_credential
 from claudemesh.edge.model import ALONE, Answer, Envelope, Headers, Source, StandingRow, Submission
@@ -27,6 +27,7 @@ from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
 from claudemesh.kernel.errors import DependencyError, MeshError, StoreCorrupt, StoreUnavailable
 from claudemesh.kernel.fingerprint import Fingerprint, fingerprint_http_request, prefix
+from claudemesh.kernel.idempotency import render_key
 from claudemesh.kernel.outbox import ADMISSION, OutboxState
 from claudemesh.kernel.secrets import find_secret
 from claudemesh.kernel.write_errors import KeyReused, NotQueueable, OutcomeUnknown
@@ -193,7 +194,7 @@ class Relaying:
 
     def _whole(self, write: _Write) -> Outgoing:
         asked = write.asked
-        headers = (*asked.headers, (b"idempotency-key", write.key.encode()))
+        headers = (*asked.headers, (b"idempotency-key", render_key(write.key).encode()))
         return Outgoing(method=asked.method, path=asked.path, query=asked.query, headers=headers, body=asked.raw)
 
     async def _keep(self, write: _Write, *, may_be_there: bool) -> Answer:
@@ -241,14 +242,18 @@ class Relaying:
                 )
             )
         await self._queued.begin_outage_if_away()
-        stood = await self._outbox.accept_many(submissions)
-        for outcome in stood:
-            if isinstance(outcome, MeshError):
-                raise outcome
+        stood: Sequence[StandingRow | MeshError | None]
+        if is_bulk:  # whole, or not at all
+            stood = await self._outbox.accept_all(submissions)
+        else:
+            stood = await self._outbox.accept_many(submissions)
         fresh = [submission for submission, stands in zip(submissions, stood, strict=True) if stands is None]
         for submission in fresh:
             self._world.observer.publish(EnvelopeQueued(submission.row_id, _route_of(write)))
-        self._queued.queued([submission.destination for submission in fresh])
+        self._queued.queued([submission.destination for submission in fresh])  # also if others found no room
+        for outcome in stood:
+            if isinstance(outcome, MeshError):
+                raise outcome
         if len(fresh) < len(submissions):  # somebody was faster with this key, or was there before
             standing, _ = await self._look(write)
             return self._answer_standing(write, standing)
@@ -298,7 +303,8 @@ def _stripped(asked: Asked, routed: Routed) -> Asked:
 
 
 def _entry(asked: Asked, part: Part, key: str) -> _Part:
-    """Return an entry of a bulk as the write that it is."""
+    """Return an entry of a bulk as the write that it is; its id is a part of a path, and judged like one."""
+    door.check_path(part.path.encode())
     rule = part.routed.rule
     alone = replace(
         asked,

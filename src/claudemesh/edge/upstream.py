@@ -137,9 +137,9 @@ class Upstream:
     # --- connections -----------------------------------------------------------------------------------
 
     async def _take(self, deadline_s: float, *, is_new: bool = False) -> Connection:
-        if is_new and self._idle and self._count >= self._limits.connections_max:
-            self._idle[0].abort()
         while True:
+            if is_new and self._idle and self._count >= self._limits.connections_max:
+                self._idle[0].abort()
             if self._is_closed:
                 raise Unreached("the relay stops")
             if not is_new and (idle := self._take_idle()):

@@ -32,6 +32,7 @@ from claudemesh.hub.settings import HubSettings
 from claudemesh.hub.stores.opening import check_is_there, opened, store_kind
 from claudemesh.idempotency import WriteIdempotencyMiddleware
 from claudemesh.idempotency.events import KeysSwept
+from claudemesh.idempotency.middleware import identify_caller
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
@@ -140,6 +141,8 @@ def assemble(settings: HubSettings, world: World, stores: Stores, metrics: HubMe
     keyed = WriteIdempotencyMiddleware(
         router,
         stores.keys,
+        # One token is one caller, also after it was changed: else a retry under the new one would be done again.
+        caller=identify_caller if settings.token_file is None else lambda _: "",
         applies=lambda method, path: method != "GET" and router.serves(method, path),
         answer_bytes_max=ANSWER_BYTES_MAX,
         expiry_days=settings.key_expiry_days,

@@ -85,6 +85,14 @@ def parse_key(value: str) -> str:
     return key
 
 
+def render_key(key: str) -> str:
+    """Return the key as it goes into a header: quoted, if bare it would be no key, or another one."""
+    if '"' not in key:
+        return key
+    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def is_kept(status: int) -> bool:
     """Say whether an answer is final: a success, or a refusal that the same request would meet again."""
     return 200 <= status < 300 or (400 <= status < 500 and status not in NEVER_KEPT)  # noqa: PLR2004  HTTP's ranges

@@ -166,7 +166,11 @@ class Sender(ABC, Generic[D, L, O, S]):
             beside.create_task(self._give_up_the_overdue())
 
     async def _give_up_the_overdue(self) -> None:
-        waiting = await self.give_up(self._link)
+        try:
+            waiting = await self.give_up(self._link)
+        except DependencyError as error:  # a full disk, say: another time, and until then it holds nobody else up
+            self.warn("give_up_deferred", str(error))
+            waiting = set(self._stuck)
         for destination in self._stuck - waiting:
             self._lanes.release(destination, has_more=True)
         self._stuck &= waiting

@@ -2,11 +2,14 @@
 
 import gzip
 import json
+import re
 import zlib
+from collections.abc import Iterator
 
 import pytest
 
 from claudemesh.asgi.messages import TARGET
+from claudemesh.edge import door
 from claudemesh.edge.door import (
     BODY_BYTES_MAX,
     DEPTH_MAX,
@@ -21,6 +24,8 @@ from claudemesh.edge.door import (
 from claudemesh.kernel.canonical import Json
 from claudemesh.kernel.errors import InvalidRequest, JsonOnly, MeshError, PayloadTooLarge
 from claudemesh.kernel.write_errors import BadHeader, TargetNotAllowed, TooDeep, Unstorable
+
+TOKEN = door._TOKEN
 
 
 def scope(
@@ -383,3 +388,31 @@ def test_what_is_no_json_is_refused(body: bytes) -> None:
 def test_what_is_json_is_read() -> None:
     assert parse_body(b"") is None
     assert parse_body(b' {"a": [1, -2.5, true, null, "\xc3\xa9"]}\n') == {"a": [1, -2.5, True, None, "é"]}
+
+
+@pytest.mark.req("R4")
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"[]" * (BODY_BYTES_MAX // 2),
+        b"[" + b"[]" * 101 + b'""' * (BODY_BYTES_MAX // 2 - 200),
+        b"]" * 1_000 + b"[" * 101 + b"]" * (BODY_BYTES_MAX - 2_000),
+        b"[" + b",".join([b"[" * 90 + b"]" * 90] * 50_000) + b"]",
+    ],
+)
+def test_54_brackets_and_texts_without_end_are_not_looked_through_to_their_end(
+    raw: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = 0
+
+    class Counting:
+        def finditer(self, body: bytes) -> Iterator[re.Match[bytes]]:
+            nonlocal looked_at
+            for token in TOKEN.finditer(body):
+                looked_at += 1
+                yield token
+
+    monkeypatch.setattr(door, "_TOKEN", Counting())
+    with pytest.raises(InvalidRequest):
+        parse_body(raw)
+    assert looked_at <= 400_000

@@ -4,7 +4,7 @@ import pytest
 
 from claudemesh.kernel.admission import FRESH, Busy, Conflict, Fresh, Replay
 from claudemesh.kernel.fingerprint import Fingerprint
-from claudemesh.kernel.idempotency import MarkState, StandingMark, is_kept, judge_begin, parse_key
+from claudemesh.kernel.idempotency import MarkState, StandingMark, is_kept, judge_begin, parse_key, render_key
 from claudemesh.kernel.lease import Lease
 from claudemesh.kernel.write_errors import BadIdempotencyKey
 
@@ -88,3 +88,8 @@ def test_who_may_begin(
 
 def test_under_a_key_that_nobody_used_one_begins() -> None:
     assert judge_begin(None, MINE, 0, 0) == FRESH
+
+
+@pytest.mark.parametrize("key", ["k", "back\\slash", 'a"b', '"x"', '\\"', '"', "x#1"])
+def test_a_key_is_the_same_key_after_it_was_passed_on(key: str) -> None:
+    assert parse_key(render_key(key)) == key

@@ -28,7 +28,15 @@ from claudemesh.edge.model import (
     StandingRow,
     Submission,
 )
-from claudemesh.edge.policy import body_of, envelope_expectation, read_envelope, rebase, with_expectation
+from claudemesh.edge.policy import (
+    adopt,
+    body_of,
+    envelope_expectation,
+    read_envelope,
+    rebase,
+    rebased,
+    with_expectation,
+)
 from claudemesh.edge.ports import Looked, OutageSeen, Results
 from claudemesh.kernel.errors import MeshError, StaleClaim
 from claudemesh.kernel.fingerprint import Fingerprint, prefix
@@ -127,7 +135,7 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
         self, connection: apsw.Connection, submissions: Sequence[Submission]
     ) -> Sequence[StandingRow | MeshError | None]:
         """As every outbox does; but a status write takes the place of the one before it, if that never went out."""
-        if not any(one.is_status_write for one in submissions):
+        if all(one.envelope.route_class == "append" for one in submissions):
             return super()._insert(connection, submissions)
         return [self._insert_one(connection, submission) for submission in submissions]
 
@@ -156,14 +164,27 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
     def _insert_one(self, connection: apsw.Connection, submission: Submission) -> StandingRow | MeshError | None:
         needless = None if submission.attempts else self._needless(connection, submission)
         if needless is None:
-            return super()._insert(connection, [submission])[0]
+            return super()._insert(connection, [self._joining(connection, submission)])[0]
         row, envelope = needless
         # The survivor keeps the oldest expectation: what the row was before all that was queued.
-        merged = replace(submission, envelope=with_expectation(submission.envelope, envelope_expectation(envelope)))
+        kept = with_expectation(submission.envelope, envelope_expectation(envelope))
+        merged = replace(submission, envelope=msgspec.structs.replace(kept, was=envelope.was))
         stands = super()._insert(connection, [merged])[0]
         if stands is None:
             retire_row(connection, row, at=submission.enqueued_at, by=COALESCED, superseded_by=submission.row_id)
         return stands
+
+    def _joining(self, connection: apsw.Connection, submission: Submission) -> Submission:
+        """Return it with what those in front of it were rebased on; not one that the upstream may have as it is."""
+        if submission.attempts or not envelope_expectation(submission.envelope):
+            return submission
+        rows: list[Any] = connection.execute(_SQL["last_rebased"], (submission.destination,)).fetchall()
+        envelope = submission.envelope
+        for (payload,) in rows:
+            envelope = adopt(envelope, _envelopes.decode(payload))
+            if envelope is not submission.envelope:
+                return replace(submission, envelope=envelope)
+        return submission
 
     def _needless(
         self, connection: apsw.Connection, submission: Submission
@@ -204,7 +225,7 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
             standing = envelope_expectation(envelope)
             wanted = standing if by is None else rebase(standing, by)
             if wanted != standing:
-                connection.execute(_SQL["rewrite"], (seq, _encode(with_expectation(envelope, wanted))))
+                connection.execute(_SQL["rewrite"], (seq, _encode(rebased(envelope, wanted))))
 
     # --- what an operator sees -------------------------------------------------------------------------
 

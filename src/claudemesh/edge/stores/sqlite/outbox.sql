@@ -30,6 +30,12 @@ SELECT seq, id, status, attempts, is_status_write, payload FROM outbox
 WHERE destination = ?1 AND status IN ('pending', 'inflight', 'conflict')
 ORDER BY seq DESC LIMIT 1;
 
+-- name: last_rebased
+-- The last few of them: what they expected and expect now tells what was acknowledged in front of them.
+SELECT payload FROM outbox
+WHERE destination = ?1 AND status IN ('pending', 'inflight', 'conflict')
+ORDER BY seq DESC LIMIT 8;
+
 -- name: settle
 -- Apply an event to the state it was judged on.
 UPDATE outbox SET
@@ -46,12 +52,13 @@ UPDATE outbox SET
 WHERE seq = ?1 AND status = ?2;
 
 -- name: behind
--- What waits in the lane of an acknowledged write, to be rebased on its answer: unless the upstream may have it
--- already, which then knows its key by what it was.
+-- What waits next in the lane of an acknowledged write, to be rebased on its answer: unless the upstream may have it
+-- already, which then knows its key by what it was. A few of them, so that a long queue takes no longer for each; those
+-- further behind are moved when their turn is near, by what those before them once expected.
 SELECT later.seq, later.payload FROM outbox AS acked
 JOIN outbox AS later ON later.destination = acked.destination AND later.status IN ('pending', 'inflight', 'conflict')
 WHERE acked.seq = ?1 AND later.status = 'pending' AND later.attempts = 0 AND later.seq > ?1
-ORDER BY later.seq;
+ORDER BY later.seq LIMIT 16;
 
 -- name: rewrite
 -- Another expectation: what is sent changes, and the key it is sent under does not.
