@@ -253,3 +253,50 @@ def check_entity(lines: list[Line], expected: dict[str, str]) -> None:
         if line.key and not line.is_foreign:
             between = lines[places[expected[line.key]] + 1 : place]
             assert not any(other.is_foreign for other in between), f"{line.key} overwrote what it never saw"
+
+
+@pytest.mark.req("R8")
+async def test_a_long_queue_on_one_base_never_conflicts_with_itself(tmp_path: Path) -> None:
+    here = real_world()
+    world = World(here.clock, here.ids, lambda: 0.0, here.observer)
+    outbox, hub = SqliteEnvelopeStore.open(tmp_path / "outbox.db"), UnluckyHub(random.Random(1))  # noqa: S311
+    hub.is_kind = True
+
+    async def probe() -> bool:
+        return True
+
+    reach = Reach(probe, world)
+    replay = Replay(outbox, hub, reach, world)  # type: ignore[arg-type]
+    recovery = Recovery(outbox, replay, reach, "host", world)
+    relaying = Relaying(
+        routes=load_built_in(),
+        upstream=hub,  # type: ignore[arg-type]
+        outbox=outbox,
+        reach=reach,
+        queued=recovery,
+        world=world,
+    )
+    operating = Operating(outbox, recovery.queued, world)
+    seen = {"t1": hub.rows["t1"]["updated_at"]}
+    reach.lost("not there")
+    for number in range(60):
+        body = {"title": f"by {number}", "expected_updated_at": seen["t1"]}
+        raw = json.dumps(body).encode()
+        asked = Asked(
+            method="PATCH", path="/tasks/t1", query="", body=body, raw=raw, headers=JSON, key=f"k{number:04}"
+        )
+        assert (await relaying.write(asked)).status == 202
+    await replay.start()
+    running = [asyncio.create_task(replay.run()), asyncio.create_task(reach.run())]
+    try:
+        async with asyncio.timeout(60):
+            while (counts := await outbox.counts())[OutboxState.PENDING] + counts[OutboxState.INFLIGHT]:
+                reach.poke()
+                assert not counts[OutboxState.CONFLICT], await operating.page(OutboxState.CONFLICT, 0, 1)
+                await asyncio.sleep(0)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+        await asyncio.to_thread(outbox.close)
+    assert [line.key for line in hub.journal if line.entity == "t1" and line.key] == [f"k{n:04}" for n in range(60)]
