@@ -369,6 +369,21 @@ def test_all_that_is_wrong_with_the_settings_of_a_relay_is_said_at_once(relay: R
     assert relay.edge("--listen", "here").code == 2
 
 
+def test_a_relay_is_not_its_own_upstream(relay: Relay) -> None:
+    address = own_address()
+    ran = relay.edge("--upstream", f"http://{address}", "--listen", address, "--json")
+    assert (ran.code, ran.json["code"]) == (1, "config_invalid")
+    assert "the relay itself" in ran.err
+
+
+def test_an_empty_token_file_is_no_credential(relay: Relay, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.touch(mode=0o600)
+    ran = relay.edge("--token-file", str(empty), "--json")
+    assert (ran.code, ran.json["code"]) == (1, "config_invalid")
+    assert "is empty" in ran.err
+
+
 def test_a_second_relay_in_one_home_does_not_start(relay: Relay) -> None:
     with relay.serving():
         ran = relay.edge("--upstream", relay.upstream, "--listen", own_address(), "--json")

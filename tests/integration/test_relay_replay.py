@@ -26,6 +26,7 @@ NOTE = {"agent": "builder", "summary": "parser done"}
         *(say(status) for status in (408, 425, 429, 500, 502, 503, 504, 507)),
         problem(409, "key_in_progress", retry_after="0"),
         problem(409, "key_in_progress", retry_after="Wed, 21 Oct 2015 07:28:00 GMT"),
+        say(202, {"queued": True, "outbox_id": "o1"}),  # of a relay in between: it waits there, and is not done
         say(302, location="http://127.0.0.1/"),
         Act(applies=False, says=b"SSH-2.0-OpenSSH\r\n"),
         Act(applies=False, loses=True),

@@ -238,6 +238,13 @@ R6: tuple[Fault, ...] = (
 
 R7: tuple[Fault, ...] = (
     Fault(
+        what="A receipt of another relay in between counts as done.",
+        file="edge/policy.py",
+        old="    if is_receipt(answer):",
+        new="    if answer is None:",
+        test=f"{_REPLAY}::test_what_may_pass_is_tried_again_under_the_same_key",
+    ),
+    Fault(
         what="An upstream that refuses the relay is asked again at once, for ever.",
         file="edge/reach.py",
         old="if self.state is State.REFUSED and is_due:",
@@ -377,8 +384,8 @@ R8: tuple[Fault, ...] = (
     Fault(
         what="Keeping mine overwrites what nobody has seen.",
         file="edge/operate.py",
-        old="await self._reopen(row, policy.with_expectation(envelope, wanted), shown)",
-        new="await self._reopen(row, policy.with_expectation(envelope, type(wanted)()), shown)",
+        old="policy.with_expectation(envelope, wanted)",
+        new="policy.with_expectation(envelope, type(wanted)())",
         test=f"{_OPERATORS}::test_keeping_mine_overwrites_what_was_shown_and_nothing_newer",
     ),
     Fault(

@@ -95,8 +95,16 @@ def _fail(session: Session, error: MeshError, code: int) -> int:
 _WORTH_SAYING = ("conflict", "fingerprint_prefix", "reason", "client_message_id", "broker_message_id", "bytes_max")
 
 
-# What is wrong with a place, and not with us: read-only, somebody else's, in the way.
-_OF_THE_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
+# What is wrong with a place, and not with us: not there, read-only, somebody else's, in the way.
+_OF_THE_PLACE = (
+    errno.ENOENT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+)
 
 
 def _system(error: OSError) -> MeshError:

@@ -51,6 +51,7 @@ from claudemesh.outbox.stores.sqlite.salvage import finish_salvage
 from claudemesh.runtime.home import InstanceLock, ensure_private_dir, read_private
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
+from claudemesh.wire.addresses import is_loopback
 
 EXIT_OK: Final = 0
 STOP_GRACE_S: Final = 5.0
@@ -277,6 +278,9 @@ class Relay:
         own = public_routes(self.parts)
         limits = ServerLimits(request_bytes_max=2 * self._settings.limits.body_bytes_max)
         host, port = parse_listen(self._settings.listen)
+        origin = self._upstream.origin
+        if origin.port == port and is_loopback(origin.host):
+            raise ConfigError(f"upstream = {origin.authority} is the relay itself, which listens there")
         listener = bind_tcp(host, port)
         self.listen = f"{host}:{port_of(listener)}"
         relay = RelayApp(self.parts, frozenset(route.path for route in own), Router(own, observer))
@@ -335,7 +339,9 @@ def read_credential(settings: EdgeSettings, place: Place) -> Callable[[], str | 
             raise ConfigError(f"the token file {path} cannot be read") from error
         if any(not "!" <= character <= "~" for character in token):
             raise ConfigError(f"the token in {path} is not of visible ASCII characters")
-        return token or None
+        if not token:
+            raise ConfigError(f"the token file {path} is empty")
+        return token
 
     def read_again() -> str | None:
         """Return what stands there now; if that cannot be shown, it may be later, and until then all waits."""

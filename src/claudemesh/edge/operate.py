@@ -63,7 +63,7 @@ class Operating:
         """Let an envelope try again: one in conflict as it is, a dead one under a fresh id and key, at the end."""
         row, shown, envelope = await self._row(row_id)
         if row.state is OutboxState.CONFLICT:
-            await self._reopen(row, envelope, shown)
+            await self._reopen(row, envelope, shown, f"retried by {by}")
         elif row.state is OutboxState.DEAD:
             return await self._again(row, shown, envelope, by)
         else:
@@ -95,7 +95,7 @@ class Operating:
         wanted = policy.on_theirs(policy.envelope_expectation(envelope), theirs)
         if not wanted:
             raise StateError("what stands there has none of the marks that this write goes by")
-        await self._reopen(row, policy.with_expectation(envelope, wanted), shown)
+        await self._reopen(row, policy.with_expectation(envelope, wanted), shown, f"kept mine, by {by}")
         return await self._decided(row, "keep-mine", by)
 
     # --- to another machine and back -----------------------------------------------------------------
@@ -149,10 +149,10 @@ class Operating:
             raise StateError("the envelope is settled, and its body is no longer kept")
         return row, shown, envelope
 
-    async def _reopen(self, row: OperatorsRow, envelope: Envelope, shown: EnvelopeShown) -> None:
+    async def _reopen(self, row: OperatorsRow, envelope: Envelope, shown: EnvelopeShown, why: str) -> None:
         # Under a fresh key: what was refused under the old one may be kept there as its answer.
         fresh = msgspec.structs.replace(envelope, key=self._world.ids.ulid())
-        await self._outbox.reopen(row, fresh, self._world.steady_ms())
+        await self._outbox.reopen(row, fresh, self._world.steady_ms(), why)
         self._queued([_lane_of(shown)])
 
     async def _again(self, row: OperatorsRow, shown: EnvelopeShown, envelope: Envelope, by: str) -> EnvelopeShown:

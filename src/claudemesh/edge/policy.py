@@ -180,8 +180,15 @@ def retry_after_ms(answer: Answer) -> int | None:
     return int(text) * 1000 if text.isascii() and text.isdigit() and len(text) <= 6 else None  # noqa: PLR2004
 
 
+def is_receipt(answer: Answer) -> bool:
+    """Say whether the answer is that a write waits somewhere, which is no word that it was done."""
+    return answer.status == 202 and _row_in(answer).get("queued") is True  # noqa: PLR2004  accepted, not done
+
+
 def outcome_status(answer: Answer) -> int:
     """Return the status by which the shared table reads an answer."""
+    if is_receipt(answer):  # of another relay in between: it waits there, and is not done
+        return 425
     if 200 <= answer.status < 300:  # noqa: PLR2004  HTTP's own range
         return 200
     if answer.status == 409 and header(answer, b"retry-after"):  # noqa: PLR2004  the same write is under way

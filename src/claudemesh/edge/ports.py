@@ -98,7 +98,7 @@ class OperatedStore(AcceptingStore, Protocol):
     def condemn(self, row: OperatorsRow, reason: str) -> Awaitable[None]:
         """Mark it dead."""
 
-    def reopen(self, row: OperatorsRow, envelope: Envelope, at: int) -> Awaitable[None]:
+    def reopen(self, row: OperatorsRow, envelope: Envelope, at: int, why: str) -> Awaitable[None]:
         """Put an envelope that is in conflict back into its place in the queue, with what is to be sent now."""
 
     async def export(self, after_seq: int, limit: int) -> list[Exportable]:

@@ -223,6 +223,8 @@ def _judge_directory(path: Path, status: os.stat_result, unwanted: int) -> None:
     if status.st_uid != os.geteuid():
         raise ConfigError(f"{path} belongs to another user: name a directory of your own in CLAUDEMESH_HOME")
     if status.st_mode & unwanted:
+        if status.st_mode & stat.S_ISVTX or path == path.parent:  # /tmp, or the root: not to be closed to others
+            raise ConfigError(f"{path} is for all users: name a directory of your own, which only you can open")
         raise ConfigError(f"{path} is open to other users: chmod 700 {path}")
 
 

@@ -361,3 +361,15 @@ def test_timings_are_read_by_their_names_and_a_wrong_one_is_refused() -> None:
             read_timings(environment={"PING_INTERVAL_MS": wrong})
     with pytest.raises(ConfigError, match="from 1000 to 604800000"):
         read_timings(environment={"LEASE_TTL_MS": "90"})  # meant in seconds
+
+
+@pytest.mark.req("D16")
+def test_nobody_is_told_to_close_a_directory_that_is_for_all(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with pytest.raises(ConfigError, match="name a directory of your own"):
+        ensure_private_dir(shared)
+    shared.chmod(0o777)
+    with pytest.raises(ConfigError, match="chmod 700"):
+        ensure_private_dir(shared)

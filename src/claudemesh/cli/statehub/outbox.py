@@ -202,7 +202,9 @@ def import_(session: Session, path: str, by: str | None) -> None:
 
     FILE may be - for standard input.
     """
-    done = _desk(session).import_(read_lines(_read(path)), by or login_name())
+    lines = read_lines(_read(path))
+    session.home.ensure()  # on a machine that is new to this, the import is what comes first
+    done = _desk(session).import_(lines, by or login_name())
     said = f"{escape(done['imported'])} envelopes queued, {escape(done['known'])} known already"
     session.out.document(done, [said])
 

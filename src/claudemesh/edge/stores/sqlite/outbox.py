@@ -289,9 +289,9 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
         """Mark it dead."""
         return self._database.write(_condemn, (row, reason))
 
-    def reopen(self, row: OperatorsRow, envelope: Envelope, at: int) -> Awaitable[None]:
+    def reopen(self, row: OperatorsRow, envelope: Envelope, at: int, why: str) -> Awaitable[None]:
         """Put an envelope that is in conflict back into its place in the queue, with what is to be sent now."""
-        return self._database.write(_reopen, (row, _encode(envelope), at))
+        return self._database.write(_reopen, (row, _encode(envelope), at, why))
 
     async def prune(self, before: int, after_seq: int, limit: int) -> tuple[int, int | None]:
         emptied, following = await super().prune(before, after_seq, limit)
@@ -350,17 +350,19 @@ def _condemn_one(connection: apsw.Connection, row: OperatorsRow, reason: str) ->
 
 
 def _reopen(
-    connection: apsw.Connection, asked: Sequence[tuple[OperatorsRow, bytes, int]]
+    connection: apsw.Connection, asked: Sequence[tuple[OperatorsRow, bytes, int, str]]
 ) -> list[MeshError | None]:
     return [_reopen_one(connection, *one) for one in asked]
 
 
-def _reopen_one(connection: apsw.Connection, row: OperatorsRow, payload: bytes, at: int) -> MeshError | None:
+def _reopen_one(
+    connection: apsw.Connection, row: OperatorsRow, payload: bytes, at: int, why: str
+) -> MeshError | None:
     if row.state is not OutboxState.CONFLICT:
         return StaleClaim(f"the envelope is {WORDS[row.state]}, and only one in conflict is decided")
     moved = check_unmoved(connection, row)
     if moved is None:
-        connection.execute(_SQL["reopen"], (row.seq, payload, at))
+        connection.execute(_SQL["reopen"], (row.seq, payload, at, why))
     return moved
 
 

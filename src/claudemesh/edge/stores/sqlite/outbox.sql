@@ -67,7 +67,7 @@ UPDATE outbox SET payload = ?2 WHERE seq = ?1 AND status = 'pending';
 -- name: reopen
 -- From a conflict back to the queue, in its old place, as if it had never been tried: its key is a fresh one.
 UPDATE outbox SET
-    status = 'pending', payload = ?2, attempts = 0, server_errors = 0, next_attempt_at = ?3, last_error = NULL
+    status = 'pending', payload = ?2, attempts = 0, server_errors = 0, next_attempt_at = ?3, last_error = ?4
 WHERE seq = ?1 AND status = 'conflict';
 
 -- name: condemn
