@@ -26,8 +26,8 @@ def test_a_report_is_shown_whole_from_disk(browser: Browser, tmp_path: Path, wid
 
     plots = page.locator("svg.plot")
     # Traffic, latency of two meshes, dead letters, members; who was there and time in grace of both, how sessions
-    # ended, what an inbox was told of peers; lease expiries.
-    assert plots.count() == 12
+    # ended, what an inbox was told of peers; lease expiries; what became of the writes of outages.
+    assert plots.count() == 13
     for i in range(plots.count()):
         box = plots.nth(i).bounding_box()
         assert box is not None
