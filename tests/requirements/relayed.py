@@ -135,10 +135,10 @@ R5: tuple[Fault, ...] = (
     ),
     Fault(
         what="Of a bulk for which there is no room a part is taken.",
-        file="outbox/stores/sqlite/rows.py",
-        old="submissions = [self.refused(one, one.refusal or full) for one in submissions]",
-        new="submissions = [*submissions[:-1], self.refused(submissions[-1], full)]",
-        test=f"{_BULK}::test_a_bulk_is_taken_whole_or_not_at_all",
+        file="edge/service.py",
+        old="stood = await self._outbox.accept_all(submissions)",
+        new="stood = await self._outbox.accept_many(submissions)",
+        test=f"{_BULK}::test_a_disk_that_is_full_in_the_middle_of_a_bulk_keeps_nothing_of_it",
     ),
     Fault(
         what="What was being sent when the relay ended is taken for sent.",

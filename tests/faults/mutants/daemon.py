@@ -235,7 +235,7 @@ MUTANTS: tuple[Fault, ...] = (
         what="A claim passes over a row that is out, and takes those behind it.",
         file="outbox/stores/sqlite/rows.py",
         old="                    break  # it is out, or in conflict, and holds back its followers\n",
-        new="                continue\n",
+        new="                    continue\n",
         test=f"{_OUTBOX}::test_a_row_that_is_out_holds_back_its_followers",
     ),
     Fault(
