@@ -66,6 +66,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
     schema, queries = SCHEMA, _SQL
+    changes_each = 2  # the envelope, and the first line of what happened to it
 
     # --- what an envelope's row holds --------------------------------------------------------------
 

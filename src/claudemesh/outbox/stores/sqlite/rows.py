@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
 from itertools import takewhile
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import apsw
 import orjson
@@ -54,6 +54,8 @@ R = TypeVar("R", bound=Stands)
 
 
 class OutboxRows(SqliteStore, ABC, Generic[D, S, E, R]):
+    changes_each: ClassVar[int] = 1  # that inserting a row makes: its own, and those of triggers on it
+
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._accepts_bytes = self._claims_bytes = sys.maxsize
@@ -170,7 +172,7 @@ class OutboxRows(SqliteStore, ABC, Generic[D, S, E, R]):
         rows = [self.new_row(submission) for submission in submissions if submission.refusal is None]
         before = connection.total_changes()
         connection.executemany(self.queries["insert_if_free"], rows)
-        if len(rows) == len(submissions) and connection.total_changes() - before == len(rows):
+        if len(rows) == len(submissions) and connection.total_changes() - before == len(rows) * self.changes_each:
             return [None] * len(submissions)
         return [self._what_stands(connection, submission) for submission in submissions]
 
