@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import canaries
+from tests.fake_upstream import Reply as Answer
 from tests.ports import own_address
 
 WITHIN_S = 30
@@ -40,21 +41,6 @@ def reached():
 points.arm(point, reached)
 sys.exit(main(sys.argv[4:]))
 """
-
-
-@dataclass
-class Answer:
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:  # noqa: ANN401  any document
-        return json.loads(self.body)
-
-    @property
-    def code(self) -> str:
-        return str(self.json["code"])
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from claudemesh.hub.model import Kind, Newest, Page, Row, Tally
+from claudemesh.hub.model import Entry, Kind, Newest, Page, Row, Tally
 
 _KINDS = {kind.value: kind for kind in Kind}  # a look-up, where calling the enum takes several times as long
 
@@ -11,6 +11,26 @@ _KINDS = {kind.value: kind for kind in Kind}  # a look-up, where calling the enu
 def row_of(found: Iterable[Any]) -> Row:
     kind, *rest = found
     return Row(_KINDS[kind], *rest)
+
+
+def line_of(entry: Entry) -> tuple[Any, ...]:
+    """Return a line of the journal as it is written, in the order of `append`."""
+    return (
+        entry.seq,
+        entry.at,
+        entry.kind.value,
+        entry.entity_id,
+        entry.base_revision,
+        entry.revision,
+        entry.method,
+        entry.path,
+        entry.idempotency_key,
+        entry.source_host,
+        entry.source_agent,
+        entry.expectation,
+        entry.fields,
+        entry.deleted,
+    )
 
 
 def page_of(rows: list[Row], limit: int) -> Page:

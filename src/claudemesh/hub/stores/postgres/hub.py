@@ -10,7 +10,7 @@ from typing import Any
 
 from claudemesh.hub.draft import Decision, Draft, keys_of
 from claudemesh.hub.model import Kind, Page, Row, Summary, Write
-from claudemesh.hub.stores.rows import newest_of, page_of, row_of, tally_of
+from claudemesh.hub.stores.rows import line_of, newest_of, page_of, row_of, tally_of
 from claudemesh.idempotency import KeptResponse, Mark
 from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.write_errors import MarkLost
@@ -75,25 +75,7 @@ async def _decide(connection: Connection, draft: Draft, write: Write, mark: Mark
 
 async def _apply(connection: Connection, draft: Draft) -> None:
     last_seq = await connection.fetchval(_SQL["take"], len(draft))
-    lines = [
-        (
-            one.seq,
-            one.at,
-            one.kind.value,
-            one.entity_id,
-            one.base_revision,
-            one.revision,
-            one.method,
-            one.path,
-            one.idempotency_key,
-            one.source_host,
-            one.source_agent,
-            one.expectation,
-            one.fields,
-            one.deleted,
-        )
-        for one in draft.entries(last_seq)
-    ]
+    lines = [line_of(one) for one in draft.entries(last_seq)]
     await connection.execute(_SQL["append"], *_columns(lines, 14))
     rows = [
         (row.kind.value, row.id, row.seq, row.revision, row.created_at, row.updated_at, row.fields)

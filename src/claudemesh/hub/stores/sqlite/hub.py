@@ -8,7 +8,7 @@ import apsw
 
 from claudemesh.hub.draft import Decision, Draft, keys_of
 from claudemesh.hub.model import Kind, Page, Row, Summary, Write
-from claudemesh.hub.stores.rows import newest_of, page_of, row_of, tally_of
+from claudemesh.hub.stores.rows import line_of, newest_of, page_of, row_of, tally_of
 from claudemesh.idempotency import KeptResponse, Mark
 from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.write_errors import MarkLost
@@ -75,25 +75,7 @@ def _apply(connection: apsw.Connection, draft: Draft) -> None:
     last_seq: Any = connection.execute(_SQL["last_seq"]).fetchall()[0][0]
     connection.executemany(
         _APPEND,
-        [
-            (
-                one.seq,
-                one.at,
-                one.kind.value,
-                one.entity_id,
-                one.base_revision,
-                one.revision,
-                one.method,
-                one.path,
-                one.idempotency_key,
-                one.source_host,
-                one.source_agent,
-                one.expectation,
-                one.fields,
-                int(one.deleted),
-            )
-            for one in draft.entries(last_seq)
-        ],
+        [line_of(one) for one in draft.entries(last_seq)],
     )
     connection.executemany(
         _PUT,
