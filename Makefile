@@ -53,6 +53,10 @@ chaos: setup packages ## kill, tear and fill: the chaos tests with 20 times the 
 soak: setup packages ## the chaos tests with 400 times the rounds of `make test`, and presence at its full times
 	$(PYTEST) tests/chaos tests/powercut tests/acceptance/test_presence_scenarios.py --effort=soak --timeout=0
 
+.PHONY: mutants
+mutants: setup packages ## plant every fault that belongs to no requirement, and expect its test to turn red
+	$(PYTEST) -n $(WORKERS) --dist worksteal tests/mutation
+
 .PHONY: bench
 bench: setup packages ## measure, and print ratios beside the machine's own floor
 	$(BIN)/python -m benchmarks

@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from tests.faults.collect import Collected, collect
+from tests.faults.mutants import MUTANTS
 from tests.requirements import REQUIREMENTS, Fault, Requirement, State
 
 # The ids of the contract in its order: a row that is lost or slipped in by mistake shows.
@@ -80,7 +81,9 @@ def test_every_id_of_the_contract_has_its_row() -> None:
 
 
 def test_the_table_and_the_tests_agree() -> None:
-    assert problems(REQUIREMENTS, collect()) == []
+    collected = collect()
+    assert problems(REQUIREMENTS, collected) == []
+    assert [mutant.test for mutant in MUTANTS if mutant.test.partition("[")[0] not in collected] == []
 
 
 # --- the rules, each shown to be able to fail ---------------------------------------------------------

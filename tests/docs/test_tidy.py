@@ -237,7 +237,8 @@ def outside_lanes(tests: list[Path], makefile: str) -> list[str]:
 
 def test_every_test_is_in_a_lane_of_make_test() -> None:
     tests = [path.relative_to(ROOT) for path in tracked() if path.match("test_*.py")]
-    assert outside_lanes(tests, (ROOT / "Makefile").read_text(encoding="utf-8")) == []
+    by_themselves = ["tests/mutation/test_mutants.py"]  # `make mutants`: decision 0009
+    assert outside_lanes(tests, (ROOT / "Makefile").read_text(encoding="utf-8")) == by_themselves
 
 
 def test_a_test_that_no_lane_runs_is_reported() -> None:

@@ -1,4 +1,4 @@
-"""Every planted fault turns its test red."""
+"""Every planted fault of a requirement turns its test red; the mutants are planted by `make mutants`."""
 
 from pathlib import Path
 
@@ -6,15 +6,13 @@ import pytest
 
 from tests.faults.children import ROOT
 from tests.faults.mutants import MUTANTS
-from tests.faults.planting import copy_sources, objection, run_tests, why_not_green
+from tests.faults.planting import BrokenFaultError, copy_sources, objection, planted, run_tests, why_not_green
 from tests.requirements import REQUIREMENTS, Fault
 
 LABELLED = [(row.id, fault) for row in REQUIREMENTS for fault in row.faults]
-LABELLED += [("mutant", fault) for fault in MUTANTS]
 LABELLED = [one for one in LABELLED if not one[1].test.startswith("tests/spark/")]  # those are planted there
 FAULTS = [pytest.param(fault, id=f"{label}: {fault.what}") for label, fault in LABELLED]
-NODES = sorted({fault.test for _, fault in LABELLED})
-FOLDERS = sorted({node.partition("::")[0].rpartition("/")[0] for node in NODES})
+NODES = {fault.test.partition("::")[0].rpartition("/")[0]: fault.test for _, fault in LABELLED}
 
 pytestmark = pytest.mark.timeout(300)  # beyond the limit of the run inside, which tells more
 
@@ -25,10 +23,21 @@ def test_a_planted_fault_turns_its_test_red(fault: Fault, tmp_path: Path) -> Non
     assert why is None, why
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_test_of_each_file_is_green_here_on_the_code_as_it_is(folder: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", sorted(NODES))
+def test_a_test_of_each_folder_is_green_here_on_the_code_as_it_is(folder: str, tmp_path: Path) -> None:
     """Show that what turned red did not do so because of the place; all of them are green in their own lane."""
-    first = {file: node for node in reversed(NODES) if Path(file := node.partition("::")[0]).parent == Path(folder)}
-    run = run_tests(sorted(first.values()), copy_sources(ROOT / "src"), tmp_path)
+    run = run_tests([NODES[folder]], copy_sources(ROOT / "src"), tmp_path)
     why = why_not_green(run)
     assert why is None, f"{why}\n{run.output}"
+
+
+def test_every_mutant_can_be_planted() -> None:
+    copy = copy_sources(ROOT / "src")
+    broken = []
+    for mutant in MUTANTS:
+        try:
+            with planted(mutant, copy):
+                pass
+        except BrokenFaultError as error:
+            broken.append(f"{mutant.what} {error}")
+    assert broken == []

@@ -137,7 +137,7 @@ R5: tuple[Fault, ...] = (
         what="Of a bulk for which there is no room a part is taken.",
         file="edge/service.py",
         old="stood = await self._outbox.accept_all(submissions)",
-        new="stood = await self._outbox.accept_many(submissions)",
+        new="stood = [await self._outbox.accept(one) for one in submissions]",
         test=f"{_BULK}::test_a_disk_that_is_full_in_the_middle_of_a_bulk_keeps_nothing_of_it",
     ),
     Fault(

@@ -163,8 +163,11 @@ async def _read(receive: Receive, bytes_max: int) -> bytes:
 
 def _asked(method: str, path: str, query: str, headers: Headers, raw: bytes) -> Asked:
     given = {name: value.decode("latin-1") for name, value in headers if name in _READ_HERE}
-    source = Source(**{name: _source(given, name) for name in SOURCES}) if _SAID.intersection(given) else NOWHERE
+    source = NOWHERE
     passed = tuple([header for header in headers if header[0] != _KEY and not header[0].startswith(b"x-source-")])
+    if not _SAID.isdisjoint(given):
+        source = Source(**{name: _source(given, name) for name in SOURCES})
+        passed += source_headers(source)
     body = door.parse_body(raw)
     return Asked(
         method=method,
@@ -172,7 +175,7 @@ def _asked(method: str, path: str, query: str, headers: Headers, raw: bytes) -> 
         query=query,
         body={} if body is None else body,
         raw=raw,
-        headers=(*passed, *source_headers(source)),
+        headers=passed,
         key=_key(given.get(_KEY)),
         if_match=given.get(b"if-match"),
         source=source,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from claudemesh.edge.model import Envelope, EnvelopeSeen, EnvelopeShown, Exportable, StandingRow, Submission
-from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.outbox.model import OperatorsRow
 
@@ -43,8 +42,8 @@ class LookingStore(Protocol):
 
 
 class AcceptingStore(LookingStore, Protocol):
-    def accept_many(self, submissions: Sequence[Submission]) -> Awaitable[list[StandingRow | MeshError | None]]:
-        """Queue each whose key is free: None. Else say what stands there, or why nothing was queued.
+    def accept(self, submission: Submission) -> Awaitable[StandingRow | None]:
+        """Queue it if its key is free: None. Else say what stands there, or raise why nothing was queued.
 
         A status write takes the place of the one before it in its lane, if that was never tried, in one commit.
         """

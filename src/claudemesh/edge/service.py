@@ -25,7 +25,7 @@ from claudemesh.edge.routing import Part, Policy, RouteClass, Routed, read_path,
 from claudemesh.edge.turns import Turns
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
-from claudemesh.kernel.errors import DependencyError, MeshError, StoreCorrupt, StoreUnavailable
+from claudemesh.kernel.errors import DependencyError, StoreCorrupt, StoreUnavailable
 from claudemesh.kernel.fingerprint import Fingerprint, fingerprint_http_request, prefix
 from claudemesh.kernel.idempotency import render_key
 from claudemesh.kernel.outbox import ADMISSION, OutboxState
@@ -88,7 +88,6 @@ class _Write:
         entity = routed.entity if routed.rule is not None else self._routes.entity_of(self.asked.path)
         return [] if entity is None else [entity]
 
-    @cached_property
     def fingerprint(self) -> Fingerprint:
         asked = self.asked
         return fingerprint_http_request(asked.method, asked.path, asked.query, asked.raw)
@@ -224,7 +223,7 @@ class Relaying:
         if self._outbox is None:
             raise StoreUnavailable("the relay's outbox cannot be used, and nothing was queued: see its log")
         is_bulk = write.routed.route_class is RouteClass.BULK
-        now = self._world.steady_ms()
+        now, fingerprint = self._world.steady_ms(), write.fingerprint()
         submissions = []
         for part in write.parts:
             row_id = self._world.ids.ulid()
@@ -232,7 +231,7 @@ class Relaying:
                 Submission(
                     row_id=row_id,
                     key=part.key,
-                    fingerprint=write.fingerprint,
+                    fingerprint=fingerprint,
                     destination=part.lane or ALONE + row_id,
                     envelope=part.envelope,
                     enqueued_at=now,
@@ -242,18 +241,15 @@ class Relaying:
                 )
             )
         await self._queued.begin_outage_if_away()
-        stood: Sequence[StandingRow | MeshError | None]
+        stood: Sequence[StandingRow | None]
         if is_bulk:  # whole, or not at all
             stood = await self._outbox.accept_all(submissions)
         else:
-            stood = await self._outbox.accept_many(submissions)
+            stood = [await self._outbox.accept(submissions[0])]
         fresh = [submission for submission, stands in zip(submissions, stood, strict=True) if stands is None]
         for submission in fresh:
             self._world.observer.publish(EnvelopeQueued(submission.row_id, _route_of(write)))
-        self._queued.queued([submission.destination for submission in fresh])  # also if others found no room
-        for outcome in stood:
-            if isinstance(outcome, MeshError):
-                raise outcome
+        self._queued.queued([submission.destination for submission in fresh])
         if len(fresh) < len(submissions):  # somebody was faster with this key, or was there before
             standing, _ = await self._look(write)
             return self._answer_standing(write, standing)
@@ -265,16 +261,17 @@ class Relaying:
         A bulk is as far as that entry of it which is least far: it is done when all of them are.
         """
         rows = [row for row in standing if row is not None]
+        presented = write.fingerprint()
         states: set[str] = set()
         for row in rows:
-            verdict = ADMISSION.judge(Standing(row.state, row.fingerprint), write.fingerprint)
+            verdict = ADMISSION.judge(Standing(row.state, row.fingerprint), presented)
             match verdict:
                 case Busy(word):
                     states.add("sending" if word == "inflight" else word)
                 case Replay():
                     pass
                 case Conflict(word):
-                    raise _conflict(word, row, write.fingerprint)
+                    raise _conflict(word, row, presented)
                 case Fresh():
                     raise AssertionError("something stands, so the key is not free")
                 case _:

@@ -5,47 +5,71 @@ nobody waits for.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import Iterable
+from types import TracebackType
 
 
 class Turns:
     def __init__(self) -> None:
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # behind whoever has the turn of a name
 
-    @asynccontextmanager
-    async def of(self, names: Iterable[str]) -> AsyncIterator[None]:
+    def of(self, names: Iterable[str]) -> "Turn":
         """Wait for all of these names, always in the same order, so that no two wait for each other."""
-        wanted = sorted(set(names))
-        held: list[str] = []
-        try:
-            for name in wanted:
-                await self._take(name)
-                held.append(name)
-            yield
-        finally:
-            for name in held:
-                self._give_back(name)
+        return Turn(self, sorted(set(names)))
 
     def __len__(self) -> int:
-        return len(self._locks)
+        return len(self._waiting)
 
-    async def _take(self, name: str) -> None:
-        lock, users = self._locks.get(name) or (asyncio.Lock(), 0)
-        self._locks[name] = lock, users + 1
+    async def take(self, name: str) -> None:
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            self._waiting[name] = deque()
+            return
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(mine)
         try:
-            await lock.acquire()
+            await mine
         except BaseException:
-            self._forget(name)
+            if not mine.cancel() and not mine.cancelled():  # the turn came, and nobody is there to take it
+                self.give_back(name)
             raise
 
-    def _give_back(self, name: str) -> None:
-        self._locks[name][0].release()
-        self._forget(name)
+    def give_back(self, name: str) -> None:
+        """Hand the turn to whoever came next, so that nobody who comes later gets in between."""
+        waiting = self._waiting[name]
+        while waiting:
+            following = waiting.popleft()
+            if not following.done():  # one that gave up stays where it is until then
+                following.set_result(None)
+                return
+        del self._waiting[name]
 
-    def _forget(self, name: str) -> None:
-        lock, users = self._locks[name]
-        if users == 1:
-            del self._locks[name]
-        else:
-            self._locks[name] = lock, users - 1
+
+class Turn:
+    """A class and no generator: every write takes one."""
+
+    __slots__ = ("_held", "_names", "_turns")
+
+    def __init__(self, turns: Turns, names: list[str]) -> None:
+        self._turns = turns
+        self._names = names
+        self._held = 0
+
+    async def __aenter__(self) -> None:
+        try:
+            for name in self._names:
+                await self._turns.take(name)
+                self._held += 1
+        except BaseException:
+            self._give_back()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._give_back()
+
+    def _give_back(self) -> None:
+        for name in self._names[: self._held]:
+            self._turns.give_back(name)

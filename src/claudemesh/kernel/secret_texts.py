@@ -59,16 +59,21 @@ def find_written(text: str) -> str | None:
     if "://" in text and any(not is_placeholder(login[1]) for login in _URL_LOGIN.finditer(text)):
         return "url_password"
     low = _lower(text)
-    if any(scheme in low for scheme in _SCHEMES) and any(map(_is_header_value, _SCHEME.findall(text))):
+    if [scheme for scheme in _SCHEMES if scheme in low] and any(map(_is_header_value, _SCHEME.findall(text))):
         return "authorization"
     if "cookie" in low and any(not is_placeholder(cookie[1]) for cookie in _COOKIE.finditer(low)):
         return "cookie"
+    hinted = [pattern for hint, pattern in _ASSIGNMENTS if hint in low]
+    return "assignment" if hinted and _has_assigned(text, low, hinted) else None
+
+
+def _has_assigned(text: str, low: str, hinted: list[re.Pattern[str]]) -> bool:
     seen = set()  # what is written a thousand times is judged once
-    for assigned in _assigned(text, low):
+    for assigned in _assigned(text, low, hinted):
         if assigned not in seen and _is_secret(assigned):
-            return "assignment"
+            return True
         seen.add(assigned)
-    return None
+    return False
 
 
 def _lower(text: str) -> str:
@@ -88,12 +93,8 @@ class _Assigned(NamedTuple):
     is_tight: bool = False  # by a `=` alone, without any space, as settings of an environment are written
 
 
-def _assigned(text: str, low: str) -> Iterator[_Assigned]:
-    is_any = False
-    for hint, pattern in _ASSIGNMENTS:
-        if hint not in low:
-            continue
-        is_any = True
+def _assigned(text: str, low: str, hinted: list[re.Pattern[str]]) -> Iterator[_Assigned]:
+    for pattern in hinted:
         for match in pattern.finditer(low):
             start = match.start()
             before = _BEFORE.findall(text[max(0, start - _BEFORE_MAX) : start])
@@ -102,7 +103,7 @@ def _assigned(text: str, low: str) -> Iterator[_Assigned]:
             begin, end = match.span("quoted" if is_quoted else "bare")
             is_tight = low[match.end("rest") : begin] == "="
             yield _Assigned(name, match["sign"], text[begin:end], is_quoted, is_tight)
-    if is_any and ("==" in low or "!=" in low):
+    if "==" in low or "!=" in low:
         yield from (_Assigned(found[3], "==", found[2], is_quoted=True) for found in _COMPARED.finditer(text))
 
 
