@@ -100,18 +100,18 @@ class Relay:
         assert ran.code == code, (words, ran)
         return ran.json
 
-    def edge(self, *words: str) -> Ran:
+    def edge(self, *words: str, **environment: str) -> Ran:
         """Run `statehub-edge` where it should end by itself."""
-        return self._run(["claudemesh.cli.statehub.edge", *words])
+        return self._run(["claudemesh.cli.statehub.edge", *words], **environment)
 
-    def _run(self, words: list[str]) -> Ran:
+    def _run(self, words: list[str], **environment: str) -> Ran:
         done = subprocess.run(
             [sys.executable, "-m", *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
-            env=self.environment,
+            env={**self.environment, **environment},
             timeout=WITHIN_S,
         )
         return Ran(done.returncode, done.stdout, done.stderr)

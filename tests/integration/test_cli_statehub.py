@@ -384,6 +384,13 @@ def test_an_empty_token_file_is_no_credential(relay: Relay, tmp_path: Path) -> N
     assert "is empty" in ran.err
 
 
+def test_a_token_that_no_header_can_carry_keeps_the_relay_from_starting(relay: Relay) -> None:
+    ran = relay.edge("--json", STATEHUB_TOKEN="abc\u200bdef")  # as copied from a page
+    assert (ran.code, ran.json["code"]) == (1, "config_invalid")
+    assert "STATEHUB_TOKEN" in ran.err
+    assert "abc" not in ran.err
+
+
 def test_a_second_relay_in_one_home_does_not_start(relay: Relay) -> None:
     with relay.serving():
         ran = relay.edge("--upstream", relay.upstream, "--listen", own_address(), "--json")

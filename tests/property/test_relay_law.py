@@ -171,18 +171,20 @@ async def run_one(seed: int, folder: Path) -> Run:
     await replay.start()
     replay.upstream_is_there()
     running = [asyncio.create_task(replay.run()), asyncio.create_task(reach.run())]
-    seen = {task: row["updated_at"] for task, row in hub.rows.items()}
+    # Two callers, each of which knows what it looked at or was told: of the other's writes nothing.
+    views = [{task: row["updated_at"] for task, row in hub.rows.items()} for _ in range(2)]
     told: dict[str, int] = {}
     expected: dict[str, str] = {}
     try:
         for number in range(WRITES):
+            seen = luck.choice(views)
             asked = a_write(number, luck, seen)
             expected[asked.key or ""] = asked.body.get("expected_updated_at", "")
             told[asked.key or ""] = await say(relaying, asked, seen)
-            if luck.random() < 0.05:
+            if luck.random() < 0.15:
                 hub.meddle()
-            if luck.random() < 0.1:  # somebody looks at what there is
-                seen.update({task: row["updated_at"] for task, row in hub.rows.items()})
+            if luck.random() < 0.1:  # one of them looks at what there is
+                luck.choice(views).update({task: row["updated_at"] for task, row in hub.rows.items()})
         hub.is_kind = True
         await settle(outbox, operating, reach)
         counts = await outbox.counts()

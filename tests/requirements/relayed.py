@@ -294,6 +294,13 @@ R7: tuple[Fault, ...] = (
         test=f"{_REPLAY}::test_a_status_write_that_may_have_arrived_is_not_coalesced",
     ),
     Fault(
+        what="A stale status write goes out on the newer view of another caller.",
+        file="edge/stores/sqlite/outbox.py",
+        old="if not is_on_same_base(submission.envelope, waiting):",
+        new="if waiting is None:",
+        test=f"{_REPLAY}::test_a_status_write_by_an_older_view_does_not_go_out_on_the_newer_one_of_another",
+    ),
+    Fault(
         what="The survivor of coalescing expects what only the ones before it would have made.",
         file="edge/stores/sqlite/outbox.py",
         old="with_expectation(submission.envelope, envelope_expectation(envelope))",

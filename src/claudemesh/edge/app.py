@@ -329,7 +329,10 @@ def read_routes(settings: EdgeSettings) -> Policy:
 def read_credential(settings: EdgeSettings, place: Place) -> Callable[[], str | None]:
     """Return how the upstream's credential is found: anew for every request, so that it can be changed."""
     if settings.token_file is None:
-        return lambda: place.token
+        token = None if place.token is None else place.token.strip()
+        if token is not None and not _is_visible(token):
+            raise ConfigError("STATEHUB_TOKEN is not of visible ASCII characters")
+        return lambda: token or None
     path = Path(settings.token_file)
 
     def read() -> str | None:
@@ -337,7 +340,7 @@ def read_credential(settings: EdgeSettings, place: Place) -> Callable[[], str | 
             token = read_private(path).decode().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the token file {path} cannot be read") from error
-        if any(not "!" <= character <= "~" for character in token):
+        if not _is_visible(token):
             raise ConfigError(f"the token in {path} is not of visible ASCII characters")
         if not token:
             raise ConfigError(f"the token file {path} is empty")
@@ -352,6 +355,10 @@ def read_credential(settings: EdgeSettings, place: Place) -> Callable[[], str | 
 
     read()
     return read_again
+
+
+def _is_visible(token: str) -> bool:
+    return all("!" <= character <= "~" for character in token)
 
 
 def parse_listen(text: str) -> tuple[str, int]:

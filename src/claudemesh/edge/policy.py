@@ -120,6 +120,21 @@ def adopt(envelope: Envelope, waiting: Envelope) -> Envelope:
     return envelope if wanted == standing else rebased(envelope, wanted)
 
 
+def is_on_same_base(envelope: Envelope, waiting: Envelope) -> bool:
+    """Say whether a write goes by the row as one that waits takes it to be, or as that one will leave it.
+
+    If so, nothing that anybody else wrote lies between the two for its caller, and it may take the other's place.
+    """
+    standing, states = envelope_expectation(envelope), (*waiting.was, envelope_expectation(waiting))
+    body = body_of(waiting)
+    left = body.get("status") if isinstance(body, dict) else None
+    return (
+        standing.if_match in {None, *(state.if_match for state in states)}
+        and standing.updated_at in {None, *(state.updated_at for state in states)}
+        and standing.status in {None, left, *(state.status for state in states)}
+    )
+
+
 def _rebased(expected: str | None, before: set[str | None], after: str | None) -> str | None:
     return after if expected is not None and after is not None and expected in before else expected
 

@@ -32,6 +32,7 @@ from claudemesh.edge.policy import (
     adopt,
     body_of,
     envelope_expectation,
+    is_on_same_base,
     read_envelope,
     rebase,
     rebased,
@@ -190,12 +191,15 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
     def _needless(
         self, connection: apsw.Connection, submission: Submission
     ) -> tuple[OperatorsRow, Envelope] | None:
-        """Return the status write that this one makes needless: the last of its lane, if it was never tried."""
+        """Return the status write that this one makes needless: the last in its lane, untried, on the same base."""
         rows: list[Any] = connection.execute(_SQL["last_open"], (submission.destination,)).fetchall()
         if not submission.is_status_write or not rows:
             return None
         seq, row_id, status, attempts, is_status_write, payload = rows[0]
         if status != OutboxState.PENDING or attempts or not is_status_write:
+            return None
+        waiting = _envelopes.decode(payload)
+        if not is_on_same_base(submission.envelope, waiting):
             return None
         row = OperatorsRow(
             seq=seq,
@@ -206,7 +210,7 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
             payload=payload,
             attempts=attempts,
         )
-        return row, _envelopes.decode(payload)
+        return row, waiting
 
     # --- settling ------------------------------------------------------------------------------------
 
