@@ -384,8 +384,9 @@ def test_an_empty_token_file_is_no_credential(relay: Relay, tmp_path: Path) -> N
     assert "is empty" in ran.err
 
 
-def test_a_token_that_no_header_can_carry_keeps_the_relay_from_starting(relay: Relay) -> None:
-    ran = relay.edge("--json", STATEHUB_TOKEN="abc\u200bdef")  # noqa: S106  as copied from a page
+@pytest.mark.parametrize("token", ["abc\u200bdef", "abc\ndef", " "])  # as copied from a page
+def test_a_token_that_no_header_can_carry_keeps_the_relay_from_starting(token: str, relay: Relay) -> None:
+    ran = relay.edge("--json", STATEHUB_TOKEN=token)
     assert (ran.code, ran.json["code"]) == (1, "config_invalid")
     assert "STATEHUB_TOKEN" in ran.err
     assert "abc" not in ran.err

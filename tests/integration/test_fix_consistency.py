@@ -196,6 +196,9 @@ def test_a_token_is_shown_where_the_hub_wants_one(hub: Hub, relay: Relay, repo: 
         assert relay.run(*words, "--token-file", str(hub.home / "token")).code == 0
         missing = relay.run(*words, "--token-file", str(hub.home / "none"), "--json")
         assert (missing.code, missing.json["code"]) == (1, "config_invalid")
+        unsayable = relay.run(*words, "--json", STATEHUB_TOKEN="abc\ndef")  # noqa: S106  an example
+        assert (unsayable.code, unsayable.json["code"]) == (1, "config_invalid")
+        assert "abc" not in unsayable.err
 
 
 def test_files_that_are_wrong_are_all_named_and_nothing_is_changed(hub: Hub, relay: Relay, repo: Path) -> None:

@@ -1,7 +1,6 @@
 """Replay: order, expectations, conflicts, and what each answer makes of an envelope."""
 
 import asyncio
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -349,103 +348,6 @@ async def test_with_a_real_hub_a_queue_lands_and_a_foreign_change_conflicts(
         assert (await edge.ask("GET", f"/tasks/{theirs['id']}")).json["title"] == "stale"
         await edge.stop()
         await upstream.close()
-
-
-# --- coalescing --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.req("R7")
-async def test_status_writes_that_never_went_out_become_one_with_the_oldest_expectation(
-    edge: Edge, upstream: FakeUpstream
-) -> None:
-    row = upstream.row("/tasks/1")
-    await edge.go_offline(upstream)
-    receipts = [
-        await edge.queue("PATCH", "/tasks/1", at(row, status="doing")),
-        await edge.queue("PATCH", "/tasks/1", {"status": "review", "expected_status": "doing"}),
-        await edge.queue("PATCH", "/tasks/1", {"status": "done", "expected_status": "review"}),
-    ]
-    assert (await edge.status())["pending"] == 1
-    await edge.go_online(upstream)
-    last = await edge.until_state(receipts[2]["outbox_id"], "acked")
-    (sent,) = [seen for seen in upstream.writes if seen.method == "PATCH"]
-    assert sent.json == at(row, status="done")
-    for earlier, later in pairwise(receipts):
-        shown = await edge.show(earlier["outbox_id"])
-        assert (shown["seen"]["state"], shown["seen"]["cancelled_by"]) == ("cancelled", "coalesced")
-        assert shown["seen"]["superseded_by"] == later["outbox_id"]
-        assert [event["became"] for event in shown["happened"]] == ["queued", "cancelled"]
-    assert [event["became"] for event in last["happened"]] == ["queued", "sending", "acked"]
-
-
-@pytest.mark.req("R7")
-async def test_a_status_write_is_not_coalesced_across_another_write(edge: Edge, upstream: FakeUpstream) -> None:
-    row = upstream.row("/tasks/1")
-    await edge.go_offline(upstream)
-    for fields in ({"status": "doing"}, {"title": "T"}, {"status": "done"}, {"status": "x", "title": "U"}):
-        await edge.queue("PATCH", "/tasks/1", at(row, **fields))
-    assert (await edge.status())["pending"] == 4
-    await edge.go_online(upstream)
-    await edge.until_settled()
-    assert [sorted(body.keys() - {"expected_updated_at"}) for path, body in upstream.log if "tasks" in path] == [
-        ["status"], ["title"], ["status"], ["status", "title"],
-    ]  # fmt: skip
-
-
-@pytest.mark.req("R7")
-async def test_a_status_write_that_may_have_arrived_is_not_coalesced(edge: Edge, upstream: FakeUpstream) -> None:
-    row = upstream.row("/tasks/1")
-    upstream.acts.append(LOSE)
-    first = await edge.queue("PATCH", "/tasks/1", at(row, status="doing"))
-    second = await edge.queue("PATCH", "/tasks/1", at(row, status="done"))
-    assert (await edge.status())["pending"] == 2
-    await edge.go_online(upstream)
-    await edge.until_state(second["outbox_id"], "acked")
-    assert await edge.state(first["outbox_id"]) == "acked"
-    assert (upstream.rows["/tasks/1"]["status"], upstream.rows["/tasks/1"]["revision"]) == ("done", 3)
-
-
-@pytest.mark.req("R7", "R8")
-async def test_a_status_write_by_an_older_view_does_not_go_out_on_the_newer_one_of_another(
-    edge: Edge, upstream: FakeUpstream
-) -> None:
-    seen_by_one = upstream.row("/tasks/1")
-    upstream.rows["/tasks/1"] |= {"status": "theirs", "revision": 2, "updated_at": "2026-11-18T00:00:00.000Z"}
-    seen_by_other = upstream.row("/tasks/1")
-    await edge.go_offline(upstream)
-    newer = await edge.queue("PATCH", "/tasks/1", at(seen_by_other, status="doing"))
-    older = await edge.queue("PATCH", "/tasks/1", at(seen_by_one, status="done"))
-    assert (await edge.status())["pending"] == 2, "not coalesced"
-    await edge.go_online(upstream)
-    await edge.until_state(newer["outbox_id"], "acked")
-    await edge.until_state(older["outbox_id"], "conflict")
-    assert upstream.rows["/tasks/1"]["status"] == "doing"
-
-
-@pytest.mark.req("R7")
-async def test_a_status_write_that_goes_by_what_the_one_before_it_sets_takes_its_place(
-    edge: Edge, upstream: FakeUpstream
-) -> None:
-    upstream.row("/tasks/1")
-    await edge.go_offline(upstream)
-    first = await edge.queue("PATCH", "/tasks/1", {"status": "doing", "expected_status": "todo"})
-    last = await edge.queue("PATCH", "/tasks/1", {"status": "done", "expected_status": "doing"})
-    assert await edge.state(first["outbox_id"]) == "cancelled"
-    await edge.go_online(upstream)
-    await edge.until_state(last["outbox_id"], "acked")
-    assert upstream.rows["/tasks/1"]["status"] == "done"
-
-
-@pytest.mark.req("R7")
-async def test_status_writes_of_two_entities_and_a_resolution_stay_apart(
-    edge: Edge, upstream: FakeUpstream
-) -> None:
-    await edge.go_offline(upstream)
-    await edge.queue("PATCH", "/tasks/1", {"status": "a", "expected_status": "todo"})
-    await edge.queue("PATCH", "/tasks/2", {"status": "a", "expected_status": "todo"})
-    await edge.queue("PATCH", "/decisions/1", {"status": "a", "expected_status": "todo"})
-    await edge.queue("POST", "/decisions/1/resolve", {"resolution": "a", "expected_status": "todo"})
-    assert (await edge.status())["pending"] == 4
 
 
 # --- too old -----------------------------------------------------------------------------------------------

@@ -6,16 +6,25 @@ import pytest
 
 from tests.faults.children import ROOT
 from tests.faults.mutants import MUTANTS
-from tests.faults.planting import objection
+from tests.faults.planting import copy_sources, objection, run_tests, why_not_green
 from tests.requirements import Fault
 
 # Those on Spark are planted in its own lane.
-FAULTS = [pytest.param(fault, id=fault.what) for fault in MUTANTS if not fault.test.startswith("tests/spark/")]
+PLANTED = [fault for fault in MUTANTS if not fault.test.startswith("tests/spark/")]
+NODES = {fault.test.partition("::")[0]: fault.test for fault in PLANTED}
 
 pytestmark = pytest.mark.timeout(300)  # beyond the limit of the run inside, which tells more
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.what) for fault in PLANTED])
 def test_a_mutant_turns_its_test_red(fault: Fault, tmp_path: Path) -> None:
     why = objection(fault, src=ROOT / "src", scratch=tmp_path)
     assert why is None, why
+
+
+@pytest.mark.parametrize("file", sorted(NODES))
+def test_a_test_of_each_file_is_green_here_on_the_code_as_it_is(file: str, tmp_path: Path) -> None:
+    """Show that what turned red did not do so because of the place."""
+    run = run_tests([NODES[file]], copy_sources(ROOT / "src"), tmp_path)
+    why = why_not_green(run)
+    assert why is None, f"{why}\n{run.output}"

@@ -7,6 +7,7 @@ _BULK = "tests/integration/test_relay_bulk.py"
 _KEEPING = "tests/integration/test_relay_keeping.py"
 _OPERATORS = "tests/integration/test_relay_operators.py"
 _RELAY = "tests/integration/test_relay.py"
+_COALESCING = "tests/integration/test_relay_coalescing.py"
 _REPLAY = "tests/integration/test_relay_replay.py"
 _CANARIES = f"{_ATTACKS}::test_46_no_secret_is_found_on_the_disk_whatever_way_it_came"
 
@@ -287,25 +288,46 @@ R7: tuple[Fault, ...] = (
         test=f"{_REPLAY}::test_an_answer_that_the_upstream_did_not_keep_is_an_ack",
     ),
     Fault(
+        what="A turn that came to one who had left is nobody's.",
+        file="edge/turns.py",
+        old="                self.give_back(name)\n            raise",
+        new="                pass\n            raise",
+        test="tests/unit/edge/test_turns.py::test_one_who_gives_up_while_it_waits_is_passed_over",
+    ),
+    Fault(
         what="A status write that may have arrived is coalesced.",
         file="edge/stores/sqlite/outbox.py",
         old="if status != OutboxState.PENDING or attempts or not is_status_write:",
         new="if status != OutboxState.PENDING or not is_status_write:",
-        test=f"{_REPLAY}::test_a_status_write_that_may_have_arrived_is_not_coalesced",
+        test=f"{_COALESCING}::test_a_status_write_that_may_have_arrived_is_not_coalesced",
     ),
     Fault(
         what="A stale status write goes out on the newer view of another caller.",
         file="edge/stores/sqlite/outbox.py",
         old="if not is_on_same_base(submission.envelope, waiting):",
         new="if waiting is None:",
-        test=f"{_REPLAY}::test_a_status_write_by_an_older_view_does_not_go_out_on_the_newer_one_of_another",
+        test=f"{_COALESCING}::test_a_status_write_by_an_older_view_does_not_go_out_on_the_newer_one_of_another",
+    ),
+    Fault(
+        what="The survivor of coalescing forgets what others of its queue went by.",
+        file="edge/policy.py",
+        old="passed=_left_by(waiting)[-PASSED_MAX:],",
+        new="passed=_left_by(waiting)[PASSED_MAX:],",
+        test=f"{_COALESCING}::test_whoever_goes_by_a_status_in_between_is_in_the_same_queue_and_does_not_conflict_with_it",
+    ),
+    Fault(
+        what="After an operator kept ours, those go out on it who have not seen theirs.",
+        file="edge/policy.py",
+        old="with_expectation(envelope, wanted), was=(), passed=())",
+        new="with_expectation(envelope, wanted), passed=())",
+        test=f"{_COALESCING}::test_whoever_has_not_seen_what_an_operator_decided_on_does_not_go_out_on_it",
     ),
     Fault(
         what="The survivor of coalescing expects what only the ones before it would have made.",
-        file="edge/stores/sqlite/outbox.py",
-        old="with_expectation(submission.envelope, envelope_expectation(envelope))",
-        new="with_expectation(submission.envelope, envelope_expectation(submission.envelope))",
-        test=f"{_REPLAY}::test_status_writes_that_never_went_out_become_one_with_the_oldest_expectation",
+        file="edge/policy.py",
+        old="with_expectation(envelope, envelope_expectation(waiting)),",
+        new="with_expectation(envelope, envelope_expectation(envelope)),",
+        test=f"{_COALESCING}::test_status_writes_that_never_went_out_become_one_with_the_oldest_expectation",
     ),
     Fault(
         what="A status write takes the place of one before another write.",
@@ -313,7 +335,7 @@ R7: tuple[Fault, ...] = (
         old="WHERE destination = ?1 AND status IN ('pending', 'inflight', 'conflict')\nORDER BY seq DESC LIMIT 1;",
         new="WHERE destination = ?1 AND status IN ('pending', 'inflight', 'conflict') AND is_status_write\n"
         "ORDER BY seq DESC LIMIT 1;",
-        test=f"{_REPLAY}::test_a_status_write_is_not_coalesced_across_another_write",
+        test=f"{_COALESCING}::test_a_status_write_is_not_coalesced_across_another_write",
     ),
     Fault(
         what="What cannot be sent at all stops everybody.",
@@ -391,7 +413,7 @@ R8: tuple[Fault, ...] = (
     Fault(
         what="Keeping mine overwrites what nobody has seen.",
         file="edge/operate.py",
-        old="policy.with_expectation(envelope, wanted)",
+        old="policy.keep_mine(envelope, wanted)",
         new="policy.with_expectation(envelope, type(wanted)())",
         test=f"{_OPERATORS}::test_keeping_mine_overwrites_what_was_shown_and_nothing_newer",
     ),

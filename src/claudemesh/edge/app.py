@@ -27,6 +27,7 @@ from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.edge.addresses import parse_networks
+from claudemesh.edge.credentials import read_token
 from claudemesh.edge.events import OutboxUnusable, RelayStarted, RelayStopped
 from claudemesh.edge.http import Parts, RelayApp, public_routes
 from claudemesh.edge.metrics import EdgeMetrics
@@ -48,7 +49,7 @@ from claudemesh.kernel.errors import ConfigError, DependencyError, MeshError, St
 from claudemesh.kernel.write_errors import BadGateway
 from claudemesh.outbox.emptying import empty_settled
 from claudemesh.outbox.stores.sqlite.salvage import finish_salvage
-from claudemesh.runtime.home import InstanceLock, ensure_private_dir, read_private
+from claudemesh.runtime.home import InstanceLock, ensure_private_dir
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
 from claudemesh.wire.addresses import is_loopback
@@ -327,38 +328,19 @@ def read_routes(settings: EdgeSettings) -> Policy:
 
 
 def read_credential(settings: EdgeSettings, place: Place) -> Callable[[], str | None]:
-    """Return how the upstream's credential is found: anew for every request, so that it can be changed."""
+    """Return how the upstream's credential is found: in its file anew for every request, as it may be changed."""
+    token = read_token(settings.token_file, place.token)
     if settings.token_file is None:
-        token = None if place.token is None else place.token.strip()
-        if token is not None and not _is_visible(token):
-            raise ConfigError("STATEHUB_TOKEN is not of visible ASCII characters")
-        return lambda: token or None
-    path = Path(settings.token_file)
-
-    def read() -> str | None:
-        try:
-            token = read_private(path).decode().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the token file {path} cannot be read") from error
-        if not _is_visible(token):
-            raise ConfigError(f"the token in {path} is not of visible ASCII characters")
-        if not token:
-            raise ConfigError(f"the token file {path} is empty")
-        return token
+        return lambda: token
 
     def read_again() -> str | None:
         """Return what stands there now; if that cannot be shown, it may be later, and until then all waits."""
         try:
-            return read()
+            return read_token(settings.token_file, None)
         except ConfigError as error:
             raise Unreached(str(error)) from error
 
-    read()
     return read_again
-
-
-def _is_visible(token: str) -> bool:
-    return all("!" <= character <= "~" for character in token)
 
 
 def parse_listen(text: str) -> tuple[str, int]:

@@ -61,6 +61,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     read: str | None = None  # where the upstream shows the row that is written
     source: Source = Source()
     was: tuple[Expectation, ...] = ()  # what it expected before writes in front of it were acknowledged
+    passed: tuple[str, ...] = ()  # what status writes would have set whose place it took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

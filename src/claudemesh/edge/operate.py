@@ -95,7 +95,7 @@ class Operating:
         wanted = policy.on_theirs(policy.envelope_expectation(envelope), theirs)
         if not wanted:
             raise StateError("what stands there has none of the marks that this write goes by")
-        await self._reopen(row, policy.with_expectation(envelope, wanted), shown, f"kept mine, by {by}")
+        await self._reopen(row, policy.keep_mine(envelope, wanted), shown, f"kept mine, by {by}")
         return await self._decided(row, "keep-mine", by)
 
     # --- to another machine and back -----------------------------------------------------------------

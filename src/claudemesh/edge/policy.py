@@ -17,6 +17,7 @@ QUEUED_BYTES_MAX: Final = 256 * 1024  # of a body that may wait
 UPSTREAM_AWAY: Final = frozenset({502, 503, 504})  # a gateway says it: nobody is behind it
 REFUSES_US: Final = frozenset({401, 403})
 
+PASSED_MAX: Final = 8  # statuses in between that the survivor of many status writes remembers
 WAS_MAX: Final = 8  # expectations of late that a rebased envelope remembers, beside its first
 
 EXPECTED_UPDATED_AT: Final = "expected_updated_at"
@@ -85,6 +86,7 @@ def derive_rebase(envelope: Envelope, answer: Answer) -> Rebase | None:
         return None
     previous = row.get("previous")
     states = [*envelope.was, envelope_expectation(envelope)]
+    states += [Expectation(status=status) for status in envelope.passed]
     if isinstance(previous, dict):
         states.append(expectation_in(previous, None))
     return Rebase(before=tuple(states), after=after)
@@ -121,18 +123,40 @@ def adopt(envelope: Envelope, waiting: Envelope) -> Envelope:
 
 
 def is_on_same_base(envelope: Envelope, waiting: Envelope) -> bool:
-    """Say whether a write goes by the row as one that waits takes it to be, or as that one will leave it.
+    """Say whether a write goes by the row as one that waits takes it to be, or as our own writes will leave it.
 
     If so, nothing that anybody else wrote lies between the two for its caller, and it may take the other's place.
     """
     standing, states = envelope_expectation(envelope), (*waiting.was, envelope_expectation(waiting))
-    body = body_of(waiting)
-    left = body.get("status") if isinstance(body, dict) else None
     return (
         standing.if_match in {None, *(state.if_match for state in states)}
         and standing.updated_at in {None, *(state.updated_at for state in states)}
-        and standing.status in {None, left, *(state.status for state in states)}
+        and standing.status in {None, *_left_by(waiting), *(state.status for state in states)}
     )
+
+
+def take_place(envelope: Envelope, waiting: Envelope) -> Envelope:
+    """Return a status write in the place of one that waits, with the expectation of that: what was before both."""
+    return msgspec.structs.replace(
+        with_expectation(envelope, envelope_expectation(waiting)),
+        was=waiting.was,
+        passed=_left_by(waiting)[-PASSED_MAX:],
+    )
+
+
+def _left_by(waiting: Envelope) -> tuple[str, ...]:
+    """Return what the row's status was to be by this write, and by those whose place it took."""
+    body = body_of(waiting)
+    left = _text(body, "status") if isinstance(body, dict) else None
+    return waiting.passed if left is None else (*waiting.passed, left)
+
+
+def keep_mine(envelope: Envelope, wanted: Expectation) -> Envelope:
+    """Return the write of a conflict as it goes over what stands there, which an operator has seen.
+
+    What it expected before is forgotten: whoever still goes by that has not seen what the operator did.
+    """
+    return msgspec.structs.replace(with_expectation(envelope, wanted), was=(), passed=())
 
 
 def _rebased(expected: str | None, before: set[str | None], after: str | None) -> str | None:

@@ -42,6 +42,7 @@ async def test_those_who_ask_for_the_same_names_in_another_order_do_not_wait_for
 
 
 @pytest.mark.parametrize("is_its_turn", [True, False])
+@pytest.mark.req("R7")
 async def test_one_who_gives_up_while_it_waits_is_passed_over(
     is_its_turn: bool,  # noqa: FBT001 - a parameter
 ) -> None:

@@ -14,6 +14,7 @@ import click
 from claudemesh.cli.command import Command, Session, parse_listen
 from claudemesh.cli.main import run as run_command
 from claudemesh.cli.render import escape
+from claudemesh.edge.credentials import TOKEN
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.runtime.environment import read_environment
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 FILE: Final = "edge.toml"
 OURS: Final = "CLAUDEMESH_EDGE__"  # CLAUDEMESH_EDGE__LISTEN is `listen`
-TOKEN: Final = "STATEHUB_TOKEN"  # noqa: S105  the variable's name
 FILES: Final = ("token_file", "routes")
 
 

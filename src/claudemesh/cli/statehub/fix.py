@@ -31,8 +31,7 @@ from claudemesh.cli.statehub.consistency import (
     wanted_of,
 )
 from claudemesh.cli.statehub.workplans import read_workplans
-from claudemesh.kernel.errors import ConfigError, ConnectionLost, DeadlineExceeded, DependencyError, RequestError
-from claudemesh.runtime.home import read_private
+from claudemesh.kernel.errors import ConnectionLost, DeadlineExceeded, DependencyError, RequestError
 from claudemesh.wire import problem
 
 FOLDER: Final = "workplans"
@@ -111,16 +110,12 @@ def _read(path: Path) -> str:
 
 
 def _hub(session: Session, upstream: str | None, token_file: str | None) -> Api:
-    from claudemesh.cli.statehub.edge import TOKEN, build_settings  # noqa: PLC0415 - the relay's settings
+    from claudemesh.cli.statehub.edge import build_settings  # noqa: PLC0415 - the relay's settings
+    from claudemesh.edge.credentials import TOKEN, read_token  # noqa: PLC0415 - as above
     from claudemesh.runtime.environment import read_environment  # noqa: PLC0415 - only here
 
     settings = build_settings(session, {"upstream": upstream, "token_file": token_file})
-    token = read_environment().get(TOKEN) or None
-    if settings.token_file is not None:
-        try:
-            token = read_private(Path(settings.token_file)).decode().strip() or None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the token file {settings.token_file} cannot be read") from error
+    token = read_token(settings.token_file, read_environment().get(TOKEN) or None)
     return Api.at_url(settings.upstream, token)
 
 

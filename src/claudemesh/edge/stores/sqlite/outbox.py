@@ -36,7 +36,7 @@ from claudemesh.edge.policy import (
     read_envelope,
     rebase,
     rebased,
-    with_expectation,
+    take_place,
 )
 from claudemesh.edge.ports import Looked, OutageSeen, Results
 from claudemesh.kernel.errors import MeshError, StaleClaim
@@ -167,10 +167,8 @@ class SqliteEnvelopeStore(OutboxRows[str, Settlement, Submission, StandingRow]):
         needless = None if submission.attempts else self._needless(connection, submission)
         if needless is None:
             return super()._insert(connection, [self._joining(connection, submission)])[0]
-        row, envelope = needless
-        # The survivor keeps the oldest expectation: what the row was before all that was queued.
-        kept = with_expectation(submission.envelope, envelope_expectation(envelope))
-        merged = replace(submission, envelope=msgspec.structs.replace(kept, was=envelope.was))
+        row, waiting = needless
+        merged = replace(submission, envelope=take_place(submission.envelope, waiting))
         stands = super()._insert(connection, [merged])[0]
         if stands is None:
             retire_row(connection, row, at=submission.enqueued_at, by=COALESCED, superseded_by=submission.row_id)
