@@ -135,11 +135,13 @@ async def test_a_broker_that_does_not_beat_loses_its_seats_and_their_members_are
     session = await take(street.two, town, "bob", "key-of-a-session")
     await take(street.two, town, "carol")
     assert (await street.one.deliveries.page(own, 0, 10, WIDE)).parcels == []
-    for _ in range(2):
+    told: set[int] = set()
+    for _ in range(2):  # at the second beat, or where the machine is slow at the first
         await street.pass_time(LEASE_MS - 1000)
         beat = await street.one.seats.beat()
+        told.update(beat.bereft)
     assert (beat.is_keeper, beat.is_forgotten) == (True, False)
-    assert {*beat.bereft} == {town["bob"].member_id, town["carol"].member_id}
+    assert told == {town["bob"].member_id, town["carol"].member_id}
     assert (await street.one.deliveries.page(own, 0, 10, WIDE)).parcels == [], "the session may still return"
     assert (await street.two.deliveries.page(session, 0, 10, WIDE)).parcels == []
     late = await street.two.seats.beat()
