@@ -10,7 +10,7 @@ NOTE = {"agent": "builder", "summary": "parser done"}
 
 
 @pytest.mark.req("R6", "R5")
-@pytest.mark.parametrize("where", ["if_match", "read", "key", "query", "agent", "destination"])
+@pytest.mark.parametrize("where", ["if_match", "read", "key", "query", "agent", "destination", "was", "passed"])
 async def test_no_credential_comes_in_with_an_import(edge: Edge, upstream: FakeUpstream, where: str) -> None:
     await edge.go_offline(upstream)
     await edge.queue("POST", "/progress/", NOTE, key="good")
@@ -22,6 +22,10 @@ async def test_no_credential_comes_in_with_an_import(edge: Edge, upstream: FakeU
             line["destination"] = f"tasks/{secret}"
         case "agent":
             line["envelope"]["source"] = {"agent": secret}
+        case "was":
+            line["envelope"]["was"] = [{"status": secret}]
+        case "passed":
+            line["envelope"]["passed"] = ["doing", secret]
         case _:
             line["envelope"][where] = f"x={secret.replace('_', '%5F')}" if where == "query" else secret
     assert (await edge.operate("POST", "/outbox/import", {"lines": [line]})).status == 400

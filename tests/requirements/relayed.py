@@ -173,6 +173,13 @@ R5: tuple[Fault, ...] = (
 
 R6: tuple[Fault, ...] = (
     Fault(
+        what="A credential comes in by an import, as a status that was passed.",
+        file="edge/operate.py",
+        old="*named, *envelope.passed, *(",
+        new="*named, *(",
+        test="tests/integration/test_relay_imports.py::test_no_credential_comes_in_with_an_import",
+    ),
+    Fault(
         what="A body that holds a secret waits on the disk.",
         file="edge/service.py",
         old="if find_secret(asked.body) is not None or any(",

@@ -201,7 +201,7 @@ def _told(one: Exported) -> list[str]:
     said = (envelope.if_match, envelope.read, source.agent, source.host, source.repo, source.session)
     named = (envelope.method, envelope.path, envelope.query, envelope.key, one.idempotency_key, one.destination)
     before = (text for one in envelope.was for text in (one.if_match, one.updated_at, one.status))
-    return [*named, *(text for text in (*said, *before) if text is not None)]
+    return [*named, *envelope.passed, *(text for text in (*said, *before) if text is not None)]
 
 
 def _exported(row: Exportable) -> Exported | None:
