@@ -369,6 +369,16 @@ def test_all_that_is_wrong_with_the_settings_of_a_relay_is_said_at_once(relay: R
     assert relay.edge("--listen", "here").code == 2
 
 
+def test_a_variable_that_is_misspelt_is_refused_by_its_own_name(relay: Relay) -> None:
+    ran = relay.edge("--json", CLAUDEMESH_EDGE__UPSTREM="x", CLAUDEMESH_EDGE__LIMITS__CONNECTIONS_MAX="many")
+    assert (ran.code, ran.json["code"]) == (1, "config_invalid")
+    assert len(ran.json["problems"]) == 2
+    assert "CLAUDEMESH_EDGE__UPSTREM is unknown, did you mean CLAUDEMESH_EDGE__UPSTREAM?" in ran.err
+    assert "(in the environment, CLAUDEMESH_EDGE__LIMITS__CONNECTIONS_MAX)" in ran.err
+    told = relay.run("serve", "--json", CLAUDEMESH_HUB__LISTN="x")
+    assert "CLAUDEMESH_HUB__LISTN is unknown, did you mean CLAUDEMESH_HUB__LISTEN?" in told.err
+
+
 def test_a_relay_is_not_its_own_upstream(relay: Relay) -> None:
     address = own_address()
     ran = relay.edge("--upstream", f"http://{address}", "--listen", address, "--json")

@@ -17,7 +17,7 @@ import pytest
 from claudemesh.asgi.messages import Receive, Scope, Send
 from claudemesh.asgi.server import Server, ServerLimits
 from claudemesh.asgi.sockets import bind_tcp, port_of
-from claudemesh.broker.app import parse_listen
+from claudemesh.broker.app import judge_listen
 from claudemesh.broker.settings import BrokerSettings
 from claudemesh.cli import enrol
 from claudemesh.daemon import identity
@@ -155,7 +155,7 @@ async def test_a_certificate_without_its_key_is_refused_at_the_start(tmp_path: P
 
 def test_the_address_that_is_told_says_how_to_speak_there() -> None:
     settings = {"store": "memory:", "listen": "[::]:7450", "admin_token_file": "token"}
-    address = parse_listen(BrokerSettings(**settings, tls_cert="c", tls_key="k"))
+    address = judge_listen(BrokerSettings(**settings, tls_cert="c", tls_key="k"))
     assert address.url(7450) == "https://[::]:7450"
 
 

@@ -10,7 +10,7 @@ import os
 import socket
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.runtime.home import (
@@ -20,6 +20,7 @@ from claudemesh.runtime.home import (
     read_private,
     write_private,
 )
+from claudemesh.wire.addresses import is_loopback
 
 _PRIVATE_MODE: Final = 0o600
 
@@ -98,6 +99,31 @@ def _judge_pointer(path: Path, place: Path) -> None:
 
 
 # --- TCP -------------------------------------------------------------------------------------------
+
+
+class Address(NamedTuple):
+    """Where a server is told to listen."""
+
+    host: str
+    port: int
+    scheme: str = "http"
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.host)
+
+    def url(self, port: int) -> str:
+        """Return what it is reached by, once it has a port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{port}"
+
+
+def parse_listen(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdecimal()):
+        raise ConfigError(f"listen = {text!r} is not HOST:PORT")
+    return Address(host, int(port))
 
 
 def bind_tcp(host: str, port: int, *, allow_any: bool = False) -> socket.socket:

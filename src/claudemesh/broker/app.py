@@ -8,7 +8,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from claudemesh.asgi.guard import LocalGuard
 from claudemesh.asgi.messages import App
 from claudemesh.asgi.server import Server
 from claudemesh.asgi.server import run as run_loop
-from claudemesh.asgi.sockets import bind_tcp, port_of
+from claudemesh.asgi.sockets import Address, bind_tcp, parse_listen, port_of
 from claudemesh.asgi.tls import Certificate
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.broker.assembly import Parts, assemble, broker_version, server_limits
@@ -43,7 +42,6 @@ from claudemesh.kernel.rhythm import Rhythm, derive_rhythm
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
-from claudemesh.wire.addresses import is_loopback
 
 EXIT_OK: Final = 0
 STOP_GRACE_S: Final = 5.0
@@ -78,7 +76,7 @@ def run(settings: BrokerSettings, ready: Ready = lambda _: None, *, log_to_stder
 async def serve(settings: BrokerSettings, ready: Ready, stop: asyncio.Event, world: World | None = None) -> int:
     """Serve until `stop` is set. One broker a file: AlreadyRunning if there is one."""
     here = real_world() if world is None else world
-    address = parse_listen(settings)
+    address = judge_listen(settings)
     async with aclosing(make_limiter(settings, here)) as limiter, opened(settings, here, alone=True) as stores:
         await _serve(settings, here, stores, limiter, address, ready, stop)
     here.observer.publish(BrokerStopped())
@@ -177,29 +175,14 @@ async def make_tokens(settings: BrokerSettings, stores: Stores, world: World, rh
     return ResumeTokens(load, await load(), world.clock, rhythm.lease_ttl_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    host: str
-    port: int
-    is_loopback: bool
-    scheme: str
-
-    def url(self, port: int) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{port}"
-
-
-def parse_listen(settings: BrokerSettings) -> Address:
+def judge_listen(settings: BrokerSettings) -> Address:
     """Return where to listen; beyond this machine only with an admin token, since meshes are made there."""
-    host, _, port = settings.listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal():
-        raise ConfigError(f"listen = {settings.listen!r} is not HOST:PORT")
-    is_reached = settings.public_hosts or not is_loopback(host)
+    address = parse_listen(settings.listen)
+    is_reached = settings.public_hosts or not address.is_loopback
     if is_reached and settings.admin_token_file is None:
-        reached = ", ".join(settings.public_hosts) or host
+        reached = ", ".join(settings.public_hosts) or address.host
         raise ConfigError(f"{reached} can be reached from other machines: that needs an admin token file")
-    return Address(host, int(port), is_loopback(host), "http" if settings.tls_cert is None else "https")
+    return address if settings.tls_cert is None else address._replace(scheme="https")
 
 
 def read_certificate(settings: BrokerSettings, world: World) -> Certificate | None:

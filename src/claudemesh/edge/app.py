@@ -24,7 +24,7 @@ from claudemesh.asgi.limits import InFlight
 from claudemesh.asgi.routes import Router
 from claudemesh.asgi.server import Server, ServerLimits
 from claudemesh.asgi.server import run as run_loop
-from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
+from claudemesh.asgi.sockets import bind_tcp, bind_unix, parse_listen, port_of
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.edge.addresses import parse_networks
 from claudemesh.edge.credentials import read_token
@@ -278,12 +278,13 @@ class Relay:
         observer = self._world.observer
         own = public_routes(self.parts)
         limits = ServerLimits(request_bytes_max=2 * self._settings.limits.body_bytes_max)
-        host, port = parse_listen(self._settings.listen)
+        address = parse_listen(self._settings.listen)
         origin = self._upstream.origin
-        if origin.port == port and is_loopback(origin.host):
+        if origin.port == address.port and is_loopback(origin.host):
             raise ConfigError(f"upstream = {origin.authority} is the relay itself, which listens there")
-        listener = bind_tcp(host, port)
-        self.listen = f"{host}:{port_of(listener)}"
+        listener = bind_tcp(address.host, address.port)
+        url = address.url(port_of(listener))
+        self.listen = url.removeprefix("http://")
         relay = RelayApp(self.parts, frozenset(route.path for route in own), Router(own, observer))
         guard = LocalGuard(
             InFlight(relay, observer),
@@ -301,7 +302,6 @@ class Relay:
             Server(guard, [listener], observer, limits=limits),
             Server(operators, [bind_unix(self._place.sock, self._place.runtime_dir)], observer),
         ]
-        url = f"http://{host}:{port_of(listener)}"
         try:
             for server in servers:
                 await server.start()
@@ -341,13 +341,6 @@ def read_credential(settings: EdgeSettings, place: Place) -> Callable[[], str | 
             raise Unreached(str(error)) from error
 
     return read_again
-
-
-def parse_listen(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
-        raise ConfigError(f"listen = {text!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
 
 
 __all__: Sequence[str] = ("Place", "Relay", "opened_outbox", "run", "serve")

@@ -9,7 +9,6 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +19,7 @@ from claudemesh.asgi.messages import App
 from claudemesh.asgi.routes import Router
 from claudemesh.asgi.server import Server
 from claudemesh.asgi.server import run as run_loop
-from claudemesh.asgi.sockets import bind_tcp, port_of
+from claudemesh.asgi.sockets import Address, bind_tcp, parse_listen, port_of
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.hub.bodies import Health
 from claudemesh.hub.events import HubStarted, HubStopped, SweepFailed
@@ -36,7 +35,6 @@ from claudemesh.idempotency.middleware import identify_caller
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
-from claudemesh.wire.addresses import is_loopback
 from claudemesh.wire.instants import render_instant
 
 EXIT_OK: Final = 0
@@ -65,7 +63,7 @@ def run(settings: HubSettings, ready: Ready = lambda _: None, *, log_to_stderr: 
 async def serve(settings: HubSettings, ready: Ready, stop: asyncio.Event, world: World | None = None) -> int:
     """Serve until `stop` is set. One hub a file: AlreadyRunning if there is one."""
     here = real_world() if world is None else world
-    address = parse_listen(settings)
+    address = judge_listen(settings)
     async with opened(settings, here, alone=True) as stores:
         await _serve(settings, here, stores, address, ready, stop)
     here.observer.publish(HubStopped())
@@ -101,26 +99,12 @@ async def list_keys(settings: HubSettings, after: int, limit: int) -> dict[str, 
 # --- what the settings say -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    host: str
-    port: int
-    is_loopback: bool
-
-    def url(self, port: int) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{port}"
-
-
-def parse_listen(settings: HubSettings) -> Address:
+def judge_listen(settings: HubSettings) -> Address:
     """Return where to listen; beyond this machine only with a token."""
-    host, _, port = settings.listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal():
-        raise ConfigError(f"listen = {settings.listen!r} is not HOST:PORT")
-    if not is_loopback(host) and settings.token_file is None:
-        raise ConfigError(f"{host} can be reached from other machines: that needs a token_file")
-    return Address(host, int(port), is_loopback(host))
+    address = parse_listen(settings.listen)
+    if not address.is_loopback and settings.token_file is None:
+        raise ConfigError(f"{address.host} can be reached from other machines: that needs a token_file")
+    return address
 
 
 # --- while it runs ---------------------------------------------------------------------------------

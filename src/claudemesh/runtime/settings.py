@@ -40,16 +40,18 @@ class Setting(NamedTuple):
     default: str  # as it would be written in the file; "required" where there is none
     help: str
 
-    @property
-    def variable(self) -> str:
-        return _variable(self.name)
 
+def load(
+    struct_type: type[S], path: Path | None = None, environ: Mapping[str, str] = os.environ, prefix: str = PREFIX
+) -> S:
+    """Return the settings, or raise one ConfigError with every problem. A file that is not there sets nothing.
 
-def load(struct_type: type[S], path: Path | None = None, environ: Mapping[str, str] = os.environ) -> S:
-    """Return the settings, or raise one ConfigError with every problem. A file that is not there sets nothing."""
+    A server that shares its machine with others has a prefix of its own, as CLAUDEMESH_EDGE__.
+    """
     problems: list[str] = []
-    settings = _build(_Part(struct_type), _read(path, problems), environ, problems)
-    problems.extend(_unknown_variables(struct_type, environ))
+    said = _Environment(environ, prefix)
+    settings = _build(_Part(struct_type), _read(path, problems), said, problems)
+    problems.extend(said.unknown(struct_type))
     if problems or settings is None:
         raise ConfigError("; ".join(problems), problems=problems)
     return settings
@@ -109,7 +111,7 @@ def _read(path: Path | None, problems: list[str]) -> dict[str, Any]:
     return {}
 
 
-def _build(part: _Part[S], table: dict[str, Any], environ: Mapping[str, str], problems: list[str]) -> S | None:
+def _build(part: _Part[S], table: dict[str, Any], said: "_Environment", problems: list[str]) -> S | None:
     """Build one table's struct, adding to the problems; None if there were any in it."""
     found = [f"{part.prefix}{key} is unknown{_hint(key, part.fields)}" for key in table if key not in part.fields]
     values: dict[str, Any] = {}
@@ -117,9 +119,9 @@ def _build(part: _Part[S], table: dict[str, Any], environ: Mapping[str, str], pr
         name = part.prefix + key
         try:
             if below := part.below(key):
-                values[field.name] = _build(below, _table(table.get(key, {}), name), environ, found)
+                values[field.name] = _build(below, _table(table.get(key, {}), name), said, found)
             else:
-                values[field.name] = _value(part, key, table, environ)
+                values[field.name] = _value(part, key, table, said)
         except (msgspec.ValidationError, _WrongSetting) as error:
             found.append(f"{name}: {error}")
     problems.extend(found)
@@ -140,12 +142,12 @@ def _table(value: object, name: str) -> dict[str, Any]:
     return value
 
 
-def _value(part: _Part[Any], key: str, table: dict[str, Any], environ: Mapping[str, str]) -> object:
+def _value(part: _Part[Any], key: str, table: dict[str, Any], said: "_Environment") -> object:
     wanted = part.fields[key].type
-    variable = _variable(part.prefix + key)
-    if variable in environ:
+    variable = said.variable(part.prefix + key)
+    if variable in said.values:
         try:
-            return msgspec.convert(environ[variable], wanted, strict=False, dec_hook=_decode)
+            return msgspec.convert(said.values[variable], wanted, strict=False, dec_hook=_decode)
         except msgspec.ValidationError as error:
             raise _WrongSetting(f"{error} (in the environment, {variable})") from error
     if key in table:
@@ -156,23 +158,29 @@ def _value(part: _Part[Any], key: str, table: dict[str, Any], environ: Mapping[s
     return default
 
 
-def _variable(name: str) -> str:
-    return PREFIX + name.upper().replace(".", LEVEL)
-
-
 def _decode(wanted: type, value: object) -> object:
     if wanted is Path and isinstance(value, str):
         return Path(value)
     raise NotImplementedError(f"no setting can be of type {wanted.__name__}")
 
 
-def _unknown_variables(struct_type: type[msgspec.Struct], environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield those that can only have been meant for a table of this struct."""
-    variables = {_variable(part.prefix + key) for part, key in _Part(struct_type).leaves()}
-    tables = {variable.partition(LEVEL)[0] for variable in variables if LEVEL in variable}
-    for name in sorted(environ):
-        if LEVEL in name and name.partition(LEVEL)[0] in tables and name not in variables:
-            yield f"{name} is unknown{_hint(name, variables)}"
+class _Environment(NamedTuple):
+    values: Mapping[str, str]
+    prefix: str
+
+    def variable(self, name: str) -> str:
+        return self.prefix + name.upper().replace(".", LEVEL)
+
+    def unknown(self, struct_type: type[msgspec.Struct]) -> Iterator[str]:
+        """Yield what can only have been meant for this struct: one of its tables, or all of its own prefix."""
+        known = {self.variable(part.prefix + key) for part, key in _Part(struct_type).leaves()}
+        beyond = len(self.prefix)
+        tables = {name[beyond:].partition(LEVEL)[0] for name in known if LEVEL in name[beyond:]}
+        for name in sorted(self.values):
+            table, is_nested, _ = name[beyond:].partition(LEVEL)
+            is_ours = self.prefix != PREFIX or (is_nested and table in tables)
+            if name.startswith(self.prefix) and is_ours and name not in known:
+                yield f"{name} is unknown{_hint(name, known)}"
 
 
 def _hint(key: str, known: Mapping[str, object] | set[str]) -> str:

@@ -375,8 +375,8 @@ MUTANTS: tuple[Fault, ...] = (
     Fault(
         what="Behind a proxy whoever comes makes meshes.",
         file="broker/app.py",
-        old="is_reached = settings.public_hosts or not is_loopback(host)",
-        new="is_reached = not is_loopback(host)",
+        old="is_reached = settings.public_hosts or not address.is_loopback",
+        new="is_reached = not address.is_loopback",
         test="tests/integration/test_broker_http.py::test_behind_a_proxy_the_public_name_is_answered_and_no_other",
     ),
     Fault(

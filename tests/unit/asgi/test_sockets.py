@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of, unlink_unix
+from claudemesh.asgi.sockets import bind_tcp, bind_unix, parse_listen, port_of, unlink_unix
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.runtime.home import find_socket
 
@@ -213,3 +213,23 @@ def test_a_port_that_is_served_already_is_refused_and_one_that_was_served_is_not
 def test_what_is_no_address_is_refused(host: str, port: int) -> None:
     with pytest.raises(ConfigError):
         bind_tcp(host, port, allow_any=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "url", "is_loopback"),
+    [
+        ("127.0.0.1:7450", "http://127.0.0.1:7450", True),
+        ("[::1]:7450", "http://[::1]:7450", True),
+        ("[::]:7450", "http://[::]:7450", False),
+        ("mesh.example.org:7450", "http://mesh.example.org:7450", False),
+    ],
+)
+def test_where_to_listen_is_read_and_told_as_a_client_takes_it(text: str, url: str, *, is_loopback: bool) -> None:
+    address = parse_listen(text)
+    assert (address.url(address.port), address.is_loopback) == (url, is_loopback)
+
+
+@pytest.mark.parametrize("text", ["", "here", ":7450", "127.0.0.1:", "127.0.0.1:²", "127.0.0.1:-1"])
+def test_what_is_no_place_to_listen_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not HOST:PORT"):
+        parse_listen(text)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from claudemesh.edge.settings import EdgeSettings
 
 FILE: Final = "edge.toml"
-OURS: Final = "CLAUDEMESH_EDGE__"  # CLAUDEMESH_EDGE__LISTEN is `listen`
+OURS: Final = "CLAUDEMESH_EDGE__"  # CLAUDEMESH_EDGE__LISTEN is `listen`: a broker on the same machine has one, too
 FILES: Final = ("token_file", "routes")
 
 
@@ -64,12 +64,9 @@ def build_settings(session: Session, said: dict[str, Any]) -> "EdgeSettings":
     from msgspec.structs import replace  # noqa: PLC0415 - not for `--help`
 
     from claudemesh.edge.settings import EdgeSettings  # noqa: PLC0415 - as above
-    from claudemesh.runtime.settings import PREFIX, load  # noqa: PLC0415 - as above
+    from claudemesh.runtime.settings import load  # noqa: PLC0415 - as above
 
-    # A broker on the same machine has an address, too.
-    said_outside = ((name, text) for name, text in read_environment().items() if name.startswith(OURS))
-    environ = {PREFIX + name.removeprefix(OURS): text for name, text in said_outside}
-    settings = load(EdgeSettings, session.home.root / FILE, environ)
+    settings = load(EdgeSettings, session.home.root / FILE, prefix=OURS)
     # What a file names lies beside it, wherever the command is given.
     beside = {
         name: str(session.home.root / path) for name in FILES if (path := getattr(settings, name)) is not None
@@ -92,7 +89,7 @@ def build_place(session: Session) -> "Place":
 
 def check_settings(settings: "EdgeSettings", place: "Place") -> None:
     """Refuse what the relay would stumble over, all of it at once."""
-    from claudemesh.asgi.sockets import bind_tcp  # noqa: PLC0415 - as above
+    from claudemesh.asgi import sockets  # noqa: PLC0415 - as above
     from claudemesh.edge import app  # noqa: PLC0415 - as above
     from claudemesh.edge.addresses import parse_networks  # noqa: PLC0415 - as above
     from claudemesh.edge.upstream import Upstream  # noqa: PLC0415 - as above
@@ -100,7 +97,7 @@ def check_settings(settings: "EdgeSettings", place: "Place") -> None:
     checks: tuple[Callable[[], object], ...] = (
         lambda: parse_networks(settings.networks),
         lambda: Upstream(settings.upstream, networks=parse_networks(settings.networks)),
-        lambda: bind_tcp(*app.parse_listen(settings.listen)).close(),
+        lambda: sockets.bind_tcp(*sockets.parse_listen(settings.listen)[:2]).close(),
         lambda: app.read_routes(settings),
         lambda: app.read_credential(settings, place),
     )

@@ -10,7 +10,6 @@ import click
 
 from claudemesh.cli.command import Command, Group, Session, parse_listen
 from claudemesh.cli.render import escape
-from claudemesh.runtime.environment import read_environment
 
 if TYPE_CHECKING:
     from claudemesh.hub.settings import HubSettings
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 FILE: Final = "hub.toml"
 SQLITE: Final = "sqlite:///"
 POSTGRES: Final = ("postgresql://", "postgres://")
-OURS: Final = "CLAUDEMESH_HUB__"  # CLAUDEMESH_HUB__LISTEN is `listen`
+OURS: Final = "CLAUDEMESH_HUB__"  # CLAUDEMESH_HUB__LISTEN is `listen`: a broker on the same machine has one, too
 PAGE_MAX: Final = 1_000
 
 
@@ -81,13 +80,10 @@ def build_settings(session: Session, said: dict[str, str | None]) -> "HubSetting
     """Put together what the file, the environment and the command line say; the command line wins."""
     from msgspec.structs import replace  # noqa: PLC0415 - not for `--help`
 
-    from claudemesh.runtime.settings import PREFIX, load  # noqa: PLC0415 - as above
+    from claudemesh.runtime.settings import load  # noqa: PLC0415 - as above
 
     session.home.ensure()
-    # A broker on the same machine has a store and an address, too.
-    said_outside = ((name, text) for name, text in read_environment().items() if name.startswith(OURS))
-    environ = {PREFIX + name.removeprefix(OURS): text for name, text in said_outside}
-    settings = load(_file_settings(session.home.hub_db), session.home.root / FILE, environ)
+    settings = load(_file_settings(session.home.hub_db), session.home.root / FILE, prefix=OURS)
     # What a file names lies beside it, wherever the command is given.
     path = settings.token_file
     beside = {} if path is None else {"token_file": str(session.home.root / path)}
