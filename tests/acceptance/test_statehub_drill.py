@@ -72,7 +72,7 @@ def test_the_drill_tells_a_program_everything_in_one_document_and_keeps_what_it_
 FAULTS = {
     "what may not wait is refused": Fault(
         what="A write with a credential waits on the disk.",
-        file="edge/service.py",
+        file="edge/sorting.py",
         old='return "contains_secret"',
         new="return None",
         test="",

@@ -20,7 +20,8 @@ from claudemesh.edge.reach import Reach
 from claudemesh.edge.recovery import Recovery
 from claudemesh.edge.replay import Replay
 from claudemesh.edge.routing import load_built_in
-from claudemesh.edge.service import Asked, Relaying
+from claudemesh.edge.service import Relaying
+from claudemesh.edge.sorting import Asked
 from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached
 from claudemesh.kernel.errors import MeshError, StateError

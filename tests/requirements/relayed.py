@@ -21,14 +21,14 @@ R4: tuple[Fault, ...] = (
     ),
     Fault(
         what="A replay goes out under a key of its own.",
-        file="edge/service.py",
+        file="edge/sorting.py",
         old='            key=key,\n            body=msgspec.Raw(asked.raw or b"{}"),',
         new='            key=key + "x",\n            body=msgspec.Raw(asked.raw or b"{}"),',
         test=f"{_RELAY}::test_a_body_is_replayed_byte_for_byte_under_the_key_of_the_first_try",
     ),
     Fault(
         what="What stands around the JSON is sent the first time, and not the second.",
-        file="edge/service.py",
+        file="edge/sorting.py",
         old="    if raw != asked.raw:\n",
         new="    if raw is None:\n",
         test=f"{_RELAY}::test_a_body_is_replayed_byte_for_byte_under_the_key_of_the_first_try",
@@ -56,7 +56,7 @@ R4: tuple[Fault, ...] = (
     ),
     Fault(
         what="Of a long key only the beginning counts.",
-        file="edge/service.py",
+        file="edge/sorting.py",
         old="digest = hashlib.sha256(key.encode()).hexdigest()",
         new="digest = hashlib.sha256(key[:BULK_KEY_CHARS].encode()).hexdigest()",
         test=f"{_BULK}::test_two_bulks_whose_long_keys_begin_alike_are_two",
@@ -70,7 +70,7 @@ R4: tuple[Fault, ...] = (
     ),
     Fault(
         what="What is online-only overtakes the writes that wait for its entity.",
-        file="edge/service.py",
+        file="edge/sorting.py",
         old="else self._routes.entity_of(self.asked.path)",
         new="else None",
         test=f"{_RELAY}::test_what_is_online_only_does_not_overtake_what_waits_for_its_entity",
@@ -181,14 +181,14 @@ R6: tuple[Fault, ...] = (
     ),
     Fault(
         what="A body that holds a secret waits on the disk.",
-        file="edge/service.py",
+        file="edge/sorting.py",
         old="if find_secret(asked.body) is not None or any(",
         new="if any(",
         test=_CANARIES,
     ),
     Fault(
         what="A secret in If-Match waits on the disk.",
-        file="edge/service.py",
+        file="edge/sorting.py",
         old='asked.query, asked.if_match or "")',
         new="asked.query)",
         test=_CANARIES,
@@ -377,7 +377,7 @@ R7: tuple[Fault, ...] = (
 R8: tuple[Fault, ...] = (
     Fault(
         what="A bulk waits if one of its entries has an expectation.",
-        file="edge/service.py",
+        file="edge/sorting.py",
         old="if is_replace and not all(",
         new="if is_replace and not any(",
         test=f"{_BULK}::test_every_entry_of_a_bulk_needs_an_expectation_to_wait",

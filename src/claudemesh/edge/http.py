@@ -34,7 +34,8 @@ from claudemesh.edge.ports import CountingStore
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.reads import Reading
 from claudemesh.edge.replay import source_headers
-from claudemesh.edge.service import NOWHERE, Asked, Relaying
+from claudemesh.edge.service import Relaying
+from claudemesh.edge.sorting import NOWHERE, Asked
 from claudemesh.idempotency.policy import derive_source, is_credential
 from claudemesh.kernel.errors import (
     MeshError,

@@ -20,7 +20,7 @@ from claudemesh.edge.model import Answer, Source
 from claudemesh.edge.ports import OutageSeen, OutageStore, Results
 from claudemesh.edge.reach import Reach
 from claudemesh.edge.replay import Replay, source_headers
-from claudemesh.edge.service import Asked
+from claudemesh.edge.sorting import Asked
 from claudemesh.kernel.errors import DependencyError, MeshError
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.runtime.world import World

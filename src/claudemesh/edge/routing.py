@@ -48,6 +48,7 @@ class Each:
     list: str  # the field of the body that holds them
     id: str  # the field of an entry that names its row
     becomes: str  # the route that it is a write to, "PATCH /tasks/{id}"
+    answers: str = "answer"  # the field under which the upstream's answer to the bulk tells that of an entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +213,7 @@ class _EachTable(msgspec.Struct, forbid_unknown_fields=True):
     list: str
     id: str
     becomes: str
+    answers: str = "answer"
 
 
 class _RouteTable(msgspec.Struct, forbid_unknown_fields=True, rename={"route_class": "class"}):
@@ -273,7 +275,7 @@ def _rules(tables: list[dict[str, Any]], problems: list[str]) -> Iterator[Rule]:
         if not _PATH.fullmatch(route.path) or len(set(_names(route.path))) != len(_names(route.path)):
             problems.append(f"route {number}: {route.path!r} is no path of plain segments and {{parameters}}")
             continue
-        each = Each(route.each.list, route.each.id, route.each.becomes) if route.each else None
+        each = Each(**msgspec.structs.asdict(route.each)) if route.each else None
         yield Rule(
             route.method,
             route.path,

@@ -5,118 +5,33 @@ queues too; else it is tried. What did not get through is queued if its route, i
 it, under the key of the first try. A queued write is never answered as a done one.
 """
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final, assert_never
 
-import msgspec
 import orjson
 
-from claudemesh.edge import door, policy
+from claudemesh.edge import policy
 from claudemesh.edge.events import EnvelopeQueued, WriteRefused
-from claudemesh.edge.keeping import holds_credential
-from claudemesh.edge.model import ALONE, Answer, Envelope, Headers, Source, StandingRow, Submission
+from claudemesh.edge.model import ALONE, Answer, Headers, StandingRow, Submission
 from claudemesh.edge.policy import UPSTREAM_AWAY
 from claudemesh.edge.ports import AcceptingStore, Queued
 from claudemesh.edge.reach import Reach
-from claudemesh.edge.routing import Part, Policy, RouteClass, Routed, read_path, strip_fields
+from claudemesh.edge.routing import Policy, RouteClass
+from claudemesh.edge.sorting import ONLINE_ONLY, Asked, Write
 from claudemesh.edge.turns import Turns
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.admission import Busy, Conflict, Fresh, Replay, Standing
 from claudemesh.kernel.errors import DependencyError, StoreCorrupt, StoreUnavailable
-from claudemesh.kernel.fingerprint import Fingerprint, fingerprint_http_request, prefix
+from claudemesh.kernel.fingerprint import Fingerprint, prefix
 from claudemesh.kernel.idempotency import render_key
 from claudemesh.kernel.outbox import ADMISSION, OutboxState
-from claudemesh.kernel.secrets import find_secret
 from claudemesh.kernel.write_errors import KeyReused, NotQueueable, OutcomeUnknown
 from claudemesh.runtime.world import World
 
-ONLINE_ONLY: Final = "online_only"
 RETRY_MS: Final = 5_000  # when to come back with what cannot be queued
-BULK_KEY_CHARS: Final = 200  # of a bulk's key, so that those of its entries are keys too
 
 _BY_PROGRESS: Final = ("queued", "sending", "conflict")
 _JSON: Final[Headers] = ((b"content-type", b"application/json"),)
-NOWHERE: Final = Source()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A write as it came through the door: its body is sound JSON, its headers are those that may be passed on."""
-
-    method: str
-    path: str
-    query: str
-    body: Any
-    raw: bytes
-    headers: Headers
-    key: str | None
-    if_match: str | None = None
-    source: Source = NOWHERE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """What becomes one envelope."""
-
-    key: str
-    lane: str | None  # its entity
-    envelope: Envelope
-    is_status_write: bool
-
-
-class _Write:
-    """The same, sorted: what it is a write to, and under which key.
-
-    What is needed only of a write that has to wait, or may meet others, is worked out when it is asked for.
-    """
-
-    def __init__(self, asked: Asked, routes: Policy, key: str) -> None:
-        self.routed = routes.classify(asked.method, asked.path)
-        self.asked = _stripped(asked, self.routed)
-        self.key = key
-        self._routes = routes
-
-    @cached_property
-    def lanes(self) -> list[str]:
-        """Return the entities that it is a write to."""
-        if self.routed.route_class is RouteClass.BULK:
-            return [part.lane for part in self.parts if part.lane is not None]
-        routed = self.routed
-        entity = routed.entity if routed.rule is not None else self._routes.entity_of(self.asked.path)
-        return [] if entity is None else [entity]
-
-    def fingerprint(self) -> Fingerprint:
-        asked = self.asked
-        return fingerprint_http_request(asked.method, asked.path, asked.query, asked.raw)
-
-    @cached_property
-    def parts(self) -> tuple[_Part, ...]:
-        """Return what becomes one envelope each: the write, or of a bulk its entries."""
-        rule = self.routed.rule
-        if rule is None or self.routed.route_class is not RouteClass.BULK:
-            return (_part(self.asked, self.routed, self.key, self.lanes[0] if self.lanes else None),)
-        entries = enumerate(self._routes.split(rule, self.asked.body))
-        return tuple(_entry(self.asked, part, f"{_short(self.key)}#{n}") for n, part in entries)
-
-    @cached_property
-    def why_not(self) -> str | None:
-        """Return why it cannot wait; None if it can."""
-        asked = self.asked
-        if self.routed.route_class is RouteClass.ONLINE_ONLY:
-            return ONLINE_ONLY
-        if len(asked.raw) > policy.QUEUED_BYTES_MAX:
-            return "too_large"
-        is_replace = self.routed.route_class is not RouteClass.APPEND
-        if is_replace and not all(policy.envelope_expectation(part.envelope) for part in self.parts):
-            return "needs_expectation"
-        # Of the path only what the caller put into it: the rest is the policy's own.
-        told = (*self.routed.params.values(), asked.query, asked.if_match or "")
-        if find_secret(asked.body) is not None or any(map(holds_credential, filter(None, told))):
-            return "contains_secret"
-        return None
 
 
 class Relaying:
@@ -141,7 +56,7 @@ class Relaying:
         self._turns = Turns()
 
     async def write(self, asked: Asked) -> Answer:
-        write = _Write(asked, self._routes, asked.key or self._world.ids.ulid())
+        write = Write(asked, self._routes, asked.key or self._world.ids.ulid())
         names = [f"entity {lane}" for lane in write.lanes]
         if asked.key is not None:
             names.append(f"key {asked.key}")
@@ -150,7 +65,7 @@ class Relaying:
         async with self._turns.of(names):
             return await self._in_turn(write)
 
-    async def _in_turn(self, write: _Write) -> Answer:
+    async def _in_turn(self, write: Write) -> Answer:
         if not self._reach.is_online and write.why_not is None:
             return await self._queue(write)  # which finds what stands, and asks nobody before
         standing, has_open = await self._look(write)
@@ -165,7 +80,7 @@ class Relaying:
             )
         return await self._queue(write, upstream="reachable" if self._reach.is_online else "unreachable")
 
-    async def _look(self, write: _Write) -> tuple[list[StandingRow | None], bool]:
+    async def _look(self, write: Write) -> tuple[list[StandingRow | None], bool]:
         """Return what stands under the key of each part, and whether writes to the same entities wait."""
         if self._outbox is None:
             return [], False
@@ -175,7 +90,7 @@ class Relaying:
 
     # --- trying --------------------------------------------------------------------------------------
 
-    async def _try(self, write: _Write) -> Answer:
+    async def _try(self, write: Write) -> Answer:
         if not self._reach.is_online:
             return await self._keep(write, may_be_there=False)
         try:
@@ -191,12 +106,12 @@ class Relaying:
             return await self._keep(write, may_be_there=True)
         return answer
 
-    def _whole(self, write: _Write) -> Outgoing:
+    def _whole(self, write: Write) -> Outgoing:
         asked = write.asked
         headers = (*asked.headers, (b"idempotency-key", render_key(write.key).encode()))
         return Outgoing(method=asked.method, path=asked.path, query=asked.query, headers=headers, body=asked.raw)
 
-    async def _keep(self, write: _Write, *, may_be_there: bool) -> Answer:
+    async def _keep(self, write: Write, *, may_be_there: bool) -> Answer:
         if write.why_not is None:
             try:
                 return await self._queue(write, may_be_there=may_be_there)
@@ -212,14 +127,14 @@ class Relaying:
         self._world.observer.publish(WriteRefused("outcome_unknown"))
         return OutcomeUnknown(f"it cannot be queued ({reason}), and the upstream may have it")
 
-    def _refusal(self, write: _Write, reason: str) -> NotQueueable:
+    def _refusal(self, write: Write, reason: str) -> NotQueueable:
         self._world.observer.publish(WriteRefused(reason))
         name = write.routed.rule.name if write.routed.rule is not None else "this route"
         return NotQueueable(f"{name}: {_REASONS[reason]}", reason=reason, retry_after_ms=RETRY_MS)
 
     # --- queueing ------------------------------------------------------------------------------------
 
-    async def _queue(self, write: _Write, *, may_be_there: bool = False, upstream: str = "unreachable") -> Answer:
+    async def _queue(self, write: Write, *, may_be_there: bool = False, upstream: str = "unreachable") -> Answer:
         if self._outbox is None:
             raise StoreUnavailable("the relay's outbox cannot be used, and nothing was queued: see its log")
         is_bulk = write.routed.route_class is RouteClass.BULK
@@ -255,7 +170,7 @@ class Relaying:
             return self._answer_standing(write, standing)
         return _receipt([submission.row_id for submission in submissions], write.key, "queued", upstream)
 
-    def _answer_standing(self, write: _Write, standing: Sequence[StandingRow | None]) -> Answer:
+    def _answer_standing(self, write: Write, standing: Sequence[StandingRow | None]) -> Answer:
         """Answer from what stands under the key; raise the conflict if it stands for something else.
 
         A bulk is as far as that entry of it which is least far: it is done when all of them are.
@@ -285,57 +200,6 @@ class Relaying:
         return _replayed(rows[0].answer)
 
 
-# --- sorting -----------------------------------------------------------------------------------------
-
-
-def _stripped(asked: Asked, routed: Routed) -> Asked:
-    """Return the write as it is sent, now or later: without what is around the JSON or never goes on."""
-    raw = asked.raw.strip(b" \t\r\n")
-    if raw != asked.raw:
-        asked = replace(asked, raw=raw)
-    if routed.rule is None or not routed.rule.strip:
-        return asked
-    body = strip_fields(asked.body, routed.rule.strip)
-    return asked if body == asked.body else replace(asked, body=body, raw=orjson.dumps(body))
-
-
-def _entry(asked: Asked, part: Part, key: str) -> _Part:
-    """Return an entry of a bulk as the write that it is; its id is a part of a path, and judged like one."""
-    door.check_path(part.path.encode())
-    rule = part.routed.rule
-    alone = replace(
-        asked,
-        method=asked.method if rule is None else rule.method,
-        path=part.path,
-        query="",
-        body=part.body,
-        raw=orjson.dumps(part.body),
-        if_match=None,
-    )
-    return _part(alone, part.routed, key, part.routed.entity)
-
-
-def _part(asked: Asked, routed: Routed, key: str, entity: str | None) -> _Part:
-    rule = routed.rule
-    return _Part(
-        key=key,
-        lane=entity,
-        envelope=Envelope(
-            method=asked.method,
-            path=asked.path,
-            query=asked.query,
-            key=key,
-            body=msgspec.Raw(asked.raw or b"{}"),
-            is_bodiless=not asked.raw,
-            if_match=asked.if_match,
-            route_class="append" if routed.route_class is RouteClass.APPEND else "replace",
-            read=None if rule is None else read_path(rule, routed.params),
-            source=asked.source,
-        ),
-        is_status_write=rule is not None and rule.is_superseding(asked.body),
-    )
-
-
 _REASONS: Final = {
     ONLINE_ONLY: "it is not one that can wait for the upstream",
     "needs_expectation": "a write that replaces something waits only with expected_updated_at, expected_status or "
@@ -344,14 +208,6 @@ _REASONS: Final = {
     "too_large": f"its body is larger than the {policy.QUEUED_BYTES_MAX} bytes that may wait",
     "entity_has_queued_writes": "earlier writes to the same entity are queued, and it cannot wait behind them",
 }
-
-
-def _short(key: str) -> str:
-    """Return the key, or what stands for it alone where those of a bulk's entries would be too long."""
-    if len(key) <= BULK_KEY_CHARS:
-        return key
-    digest = hashlib.sha256(key.encode()).hexdigest()
-    return f"{key[: BULK_KEY_CHARS - len(digest) - 1]}~{digest}"
 
 
 def _receipt(ids: Sequence[str], key: str, state: str, upstream: str) -> Answer:
@@ -378,10 +234,10 @@ def _replayed(answer: Answer | None) -> Answer:
     return Answer(status=answer.status, headers=(*headers, (b"idempotent-replayed", b"true")), body=body)
 
 
-def _replayed_bulk(write: _Write, rows: Sequence[StandingRow]) -> Answer:
+def _replayed_bulk(write: Write, rows: Sequence[StandingRow]) -> Answer:
     """Return the answers of its entries as the upstream would tell them, were they still one request."""
     each = write.routed.rule.each if write.routed.rule is not None else None
-    name = each.list.removesuffix("s") if each is not None else "answer"
+    name = "answer" if each is None else each.answers
     items = []
     for part, row in zip(write.parts, rows, strict=True):
         told = _replayed(row.answer)
@@ -407,5 +263,5 @@ def _conflict(word: str, standing: StandingRow, presented: Fingerprint) -> KeyRe
     )
 
 
-def _route_of(write: _Write) -> str:
+def _route_of(write: Write) -> str:
     return write.routed.rule.name if write.routed.rule is not None else ""
