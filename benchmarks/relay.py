@@ -72,13 +72,19 @@ def measure_outage(scale: float) -> Figures:
         tempfile.TemporaryDirectory() as name,
         node(Path(name), "relay", Path(name), at_relay, f"http://{at_hub}") as relay,
     ):
-        before = relay.flushes()
+        before, cpu_s = relay.flushes(), relay.cpu_s()
         queued = write(at_relay, requests)
-        flushes = (relay.flushes() - before) / requests
+        flushes, queued_us = (relay.flushes() - before) / requests, (relay.cpu_s() - cpu_s) / requests * 1e6
         with node(Path(name), "hub", Path(name), at_hub):
             until_replayed(at_relay)
             rate = replay_rate(Path(name) / "edge" / "outbox.db", requests)
-        return {"queued": queued.rate, "queued_p99_ms": queued.p99_ms, "queued_flushes": flushes, "replayed": rate}
+        return {
+            "queued": queued.rate,
+            "queued_p99_ms": queued.p99_ms,
+            "queued_flushes": flushes,
+            "queued_us": queued_us,
+            "replayed": rate,
+        }
 
 
 def until_replayed(where: str) -> None:
@@ -120,7 +126,8 @@ def say(found: Rounds) -> None:
         "queued while the hub is away, 64 connections",
         found["queued"],
         "writes/s",
-        f"p99 {found['queued_p99_ms']:.2f} ms   {found['queued_flushes']:.3f} flushes a write",
+        f"p99 {found['queued_p99_ms']:.2f} ms   {found['queued_flushes']:.3f} flushes and "
+        f"{found['queued_us']:.0f} us of processor a write",
     )
     say_rate("replayed to the embedded hub", found["replayed"], "envelopes/s")
 

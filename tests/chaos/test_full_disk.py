@@ -13,6 +13,8 @@ from claudemesh.daemon.settings import Config, Disk
 from claudemesh.kernel.errors import CassetteUnavailable, MessageCassetteError
 from claudemesh.ledger import MessageCassette
 from claudemesh.runtime.keys import KeyPair
+from tests.edge_doubles import Edge
+from tests.fake_upstream import FakeUpstream
 from tests.mesh import WITHIN_S, LocalDaemon, local_broker, local_daemon, rejoin
 
 BOB = "b" * 64
@@ -180,3 +182,33 @@ def test_a_ledger_without_room_refuses_keeps_what_it_has_and_goes_on_when_there_
         assert step["message_id"] == posted[0]
         ledger.complete_step("r", step["step_id"], "w", step["fencing_token"], {}, "SUCCESS")
         assert ledger.find_issues() == []
+
+
+@pytest.mark.req("R5")
+async def test_a_relay_without_room_refuses_and_applies_all_that_it_kept_once_there_is_room(
+    small_disk: Path,
+) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 2_000_000)  # answers to what is kept need room, too
+    upstream = FakeUpstream()
+    await upstream.open()
+    edge = Edge(small_disk / "edge", upstream.url)
+    await edge.start()
+    await edge.go_offline(upstream)
+    note, kept = {"agent": "a", "summary": BODY}, list[str]()
+    while (answer := await edge.ask("POST", "/progress/", note, key=f"k{len(kept)}")).status == 202:
+        kept.append(f"k{len(kept)}")
+        assert len(kept) < 5_000, "the disk never became full"
+    refused = f"k{len(kept)}"
+    assert (answer.status, answer.code) == (507, "insufficient_storage")
+    assert len(kept) > 20
+    assert (await edge.ask("POST", "/progress/", note, key=kept[0])).status == 202, "what waits is still known"
+    await edge.restart()
+    assert (await edge.status())["pending"] == len(kept)
+    ballast.unlink()
+    assert (await edge.ask("POST", "/progress/", note, key=refused)).status == 202, "its key was still free"
+    await edge.go_online(upstream)
+    await edge.until_settled()
+    assert {key: upstream.applied[key] for key in (*kept, refused)} == dict.fromkeys((*kept, refused), 1)
+    await edge.stop()
+    await upstream.close()

@@ -8,6 +8,8 @@ import pytest
 from tests import canaries
 from tests.edge_doubles import Edge
 from tests.fake_upstream import FakeUpstream
+from tests.integration.hub_process import Hub
+from tests.integration.relay_process import Relay
 
 _WRITES_FILES = frozenset({"edge", "relay_folder", "hub"})  # fixtures under which something is stored
 
@@ -32,6 +34,20 @@ async def edge(relay_folder: Path, upstream: FakeUpstream) -> AsyncIterator[Edge
     await relay.start()
     yield relay
     await relay.stop()
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Hub:
+    """Return a hub that does not run yet."""
+    home = tmp_path / "hub"
+    home.mkdir(mode=0o700)
+    return Hub(home, f"sqlite:///{home / 'hub.db'}")
+
+
+@pytest.fixture
+def relay(tmp_path: Path, hub: Hub) -> Relay:
+    """Return a home for commands before that hub; its relay does not run yet."""
+    return Relay(tmp_path / "edge", f"http://{hub.listen}")
 
 
 @pytest.fixture(autouse=True)

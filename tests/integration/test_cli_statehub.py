@@ -18,19 +18,6 @@ pytestmark = pytest.mark.req("R9")
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Hub:
-    """Return a hub that does not run yet."""
-    home = tmp_path / "hub"
-    home.mkdir(mode=0o700)
-    return Hub(home, f"sqlite:///{home / 'hub.db'}")
-
-
-@pytest.fixture
-def relay(tmp_path: Path, hub: Hub) -> Relay:
-    return Relay(tmp_path / "edge", f"http://{hub.listen}")
-
-
-@pytest.fixture
 def stale(hub: Hub, relay: Relay) -> Iterator[dict[str, Any]]:
     """Return a task that was changed centrally while a change of ours waited; the hub runs, the relay does not."""
     with hub.serving():

@@ -35,19 +35,6 @@ IDS = ["WP-1", "WP-1-T01", "WP-1-T02"]
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Hub:
-    home = tmp_path / "hub"
-    home.mkdir(mode=0o700)
-    return Hub(home, f"sqlite:///{home / 'hub.db'}")
-
-
-@pytest.fixture
-def relay(tmp_path: Path, hub: Hub) -> Relay:
-    """Return a home for the commands; its relay does not run."""
-    return Relay(tmp_path / "edge", f"http://{hub.listen}")
-
-
-@pytest.fixture
 def repo(tmp_path: Path) -> Path:
     folder = tmp_path / "repo"
     (folder / "workplans").mkdir(parents=True)

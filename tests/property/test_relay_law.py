@@ -8,9 +8,10 @@ import asyncio
 import json
 import random
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -137,6 +138,32 @@ def a_write(number: int, luck: random.Random, seen: dict[str, str]) -> Asked:
     return Asked(method=method, path=path, query="", body=body, raw=raw, headers=JSON, key=f"k{number:04}")
 
 
+class Assembled(NamedTuple):
+    outbox: SqliteEnvelopeStore
+    relaying: Relaying
+    replay: Replay
+    reach: Reach
+    operating: Operating
+
+
+def assemble(folder: Path, hub: UnluckyHub, probe: Callable[[], Awaitable[bool]]) -> Assembled:
+    """Put a relay together before this hub, in which nobody waits: every backoff is 0 ms."""
+    here = real_world()
+    world = World(here.clock, here.ids, lambda: 0.0, here.observer)
+    outbox, reach = SqliteEnvelopeStore.open(folder / "outbox.db"), Reach(probe, world)
+    replay = Replay(outbox, hub, reach, world)  # type: ignore[arg-type]
+    recovery = Recovery(outbox, replay, reach, "host", world)
+    relaying = Relaying(
+        routes=load_built_in(),
+        upstream=hub,  # type: ignore[arg-type]
+        outbox=outbox,
+        reach=reach,
+        queued=recovery,
+        world=world,
+    )
+    return Assembled(outbox, relaying, replay, reach, Operating(outbox, recovery.queued, world))
+
+
 @dataclass
 class Run:
     hub: UnluckyHub
@@ -148,27 +175,13 @@ class Run:
 
 async def run_one(seed: int, folder: Path) -> Run:
     luck = random.Random(seed)  # noqa: S311  the same seed, the same run
-    here = real_world()
-    world = World(here.clock, here.ids, lambda: 0.0, here.observer)  # no waiting: every backoff is 0 ms
-    outbox, hub = SqliteEnvelopeStore.open(folder / "outbox.db"), UnluckyHub(luck)
+    hub = UnluckyHub(luck)
 
     async def probe() -> bool:
         await asyncio.sleep(0)
         return hub.is_kind or luck.random() < 0.5
 
-    reach = Reach(probe, world)
-    replay = Replay(outbox, hub, reach, world)  # type: ignore[arg-type]
-    recovery = Recovery(outbox, replay, reach, "host", world)
-    routes = load_built_in()
-    relaying = Relaying(
-        routes=routes,
-        upstream=hub,  # type: ignore[arg-type]
-        outbox=outbox,
-        reach=reach,
-        queued=recovery,
-        world=world,
-    )
-    operating = Operating(outbox, recovery.queued, world)
+    outbox, relaying, replay, reach, operating = assemble(folder, hub, probe)
     await replay.start()
     replay.upstream_is_there()
     running = [asyncio.create_task(replay.run()), asyncio.create_task(reach.run())]
@@ -270,26 +283,13 @@ def check_entity(lines: list[Line], run: Run) -> None:
 
 @pytest.mark.req("R8")
 async def test_a_long_queue_on_one_base_never_conflicts_with_itself(tmp_path: Path) -> None:
-    here = real_world()
-    world = World(here.clock, here.ids, lambda: 0.0, here.observer)
-    outbox, hub = SqliteEnvelopeStore.open(tmp_path / "outbox.db"), UnluckyHub(random.Random(1))  # noqa: S311
+    hub = UnluckyHub(random.Random(1))  # noqa: S311  nothing is left to it
     hub.is_kind = True
 
     async def probe() -> bool:
         return True
 
-    reach = Reach(probe, world)
-    replay = Replay(outbox, hub, reach, world)  # type: ignore[arg-type]
-    recovery = Recovery(outbox, replay, reach, "host", world)
-    relaying = Relaying(
-        routes=load_built_in(),
-        upstream=hub,  # type: ignore[arg-type]
-        outbox=outbox,
-        reach=reach,
-        queued=recovery,
-        world=world,
-    )
-    operating = Operating(outbox, recovery.queued, world)
+    outbox, relaying, replay, reach, operating = assemble(tmp_path, hub, probe)
     seen = {"t1": hub.rows["t1"]["updated_at"]}
     reach.lost("not there")
     for number in range(60):
