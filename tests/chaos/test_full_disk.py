@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -184,12 +185,17 @@ def test_a_ledger_without_room_refuses_keeps_what_it_has_and_goes_on_when_there_
         assert ledger.find_issues() == []
 
 
+def fill(file: Path) -> None:
+    """Use up all the room that there is."""
+    with suppress(OSError), file.open("ab", buffering=0) as ballast:
+        while ballast.write(b"x" * 4_096):
+            pass
+
+
 @pytest.mark.req("R5")
-async def test_a_relay_without_room_refuses_and_applies_all_that_it_kept_once_there_is_room(
-    small_disk: Path,
-) -> None:
+async def test_a_relay_without_room_refuses_and_applies_once_all_that_it_kept(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
-    ballast.write_bytes(b"x" * 2_000_000)  # answers to what is kept need room, too
+    ballast.write_bytes(b"x" * 2_000_000)
     upstream = FakeUpstream()
     await upstream.open()
     edge = Edge(small_disk / "edge", upstream.url)
@@ -207,7 +213,11 @@ async def test_a_relay_without_room_refuses_and_applies_all_that_it_kept_once_th
     assert (await edge.status())["pending"] == len(kept)
     ballast.unlink()
     assert (await edge.ask("POST", "/progress/", note, key=refused)).status == 202, "its key was still free"
+    upstream.rule = lambda _: fill(ballast)  # so that there may be no room to write down what it answers
     await edge.go_online(upstream)
+    await upstream.until(lambda: len(upstream.writes) > 10)
+    upstream.rule = lambda _: None
+    ballast.unlink()
     await edge.until_settled()
     assert {key: upstream.applied[key] for key in (*kept, refused)} == dict.fromkeys((*kept, refused), 1)
     await edge.stop()

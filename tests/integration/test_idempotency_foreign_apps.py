@@ -2,14 +2,14 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from claudemesh.asgi.messages import App
-from tests.integration.foreign_apps import APPS, BOUND_S, COOKIE, PIECE, SECRET, Tally, make_django, served
+from tests.integration.foreign_apps import APPS, BOUND_S, COOKIE, PIECE, SECRET, Tally, served
 
 pytestmark = [
     pytest.mark.req("R1"),
@@ -46,9 +46,13 @@ async def client(make: Callable[..., App], tally: Tally, tmp_path: Path) -> Asyn
     app = make(tally, f"sqlite:///{tmp_path}/keys.db", body_bytes_max=3_000_000, answer_bytes_max=100_000)
     async with served(app) as client:
         yield client
-    del app
-    if make is make_django:
-        gc.collect()  # it leaves the file of a request's body open, and the warning should be heard here
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _heard_here() -> Iterator[None]:
+    """Have it warned of here, and not in somebody else's test: Django leaves the file of a request's body open."""
+    yield
+    gc.collect()
 
 
 async def test_the_same_write_again_is_answered_and_not_done(client: httpx.AsyncClient, tally: Tally) -> None:

@@ -69,8 +69,8 @@ async def test_what_waits_behind_a_conflict_goes_on_when_it_is_decided(
 async def test_keeping_mine_overwrites_what_was_shown_and_nothing_newer(edge: Edge, upstream: FakeUpstream) -> None:
     first, _ = await conflicting(edge, upstream)
     upstream.row("/tasks/1", title="newer still")
-    assert (await edge.decide(first, "resolve", keep="mine")).status == 200
     count = len(edge.events)
+    assert (await edge.decide(first, "resolve", keep="mine")).status == 200
     await edge.until(lambda: any(getattr(e, "error", None) == "revision_conflict" for e in edge.events[count:]))
     shown = await edge.until_state(first, "conflict")
     assert (upstream.rows["/tasks/1"]["title"], shown["theirs"]["title"]) == ("newer still", "newer still")
