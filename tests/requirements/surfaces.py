@@ -46,7 +46,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 what="Whoever reaches a broker from elsewhere makes meshes on it.",
                 file="broker/app.py",
                 old="if is_reached and settings.admin_token_file is None:",
-                new="if not host:",
+                new="if not address.host:",
                 test=f"{_BROKER_HTTP}::test_beyond_this_machine_a_broker_needs_an_admin_token",
             ),
         ),
