@@ -146,11 +146,12 @@ async def test_a_deadlock_is_tried_again(database: Database) -> None:
     async def update(connection: Connection, orders: Sequence[tuple[str, str]]) -> list[str]:
         nonlocal tries
         tries += 1
-        for first, second in orders:
+        is_first = tries <= met.parties
+        for order in orders:
+            # Both may be ended and tried again at once: then in one order, or they would meet as before.
+            first, second = order if is_first else sorted(order)
             await connection.execute("UPDATE notes.note SET text = text WHERE text = $1", first)
-            if (
-                tries <= met.parties
-            ):  # both hold one now, and want the other's; whoever is tried again does not wait
+            if is_first:  # both hold one now, and want the other's
                 await met.wait()
             await connection.execute("UPDATE notes.note SET text = text WHERE text = $1", second)
         return ["done" for _ in orders]
