@@ -7,7 +7,8 @@ monotonic clock, what is stored is wall time.
 
 from typing import Final, Protocol
 
-DAY_MS: Final = 24 * 3_600_000
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
 
 
 class Clock(Protocol):

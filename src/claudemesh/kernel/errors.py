@@ -56,6 +56,7 @@ MeshError
     ├── MaxAgeAboveWindow
     ├── AlreadyRunning
     ├── HostMismatch          this state directory was made on another host
+    ├── HostFileRefused       a file of an agent host is not one that we may change, and was not
     ├── NoDaemon              nobody listens where the daemon should
     └── NoSpark               no Java, or one that does not start
 
@@ -447,6 +448,11 @@ class AlreadyRunning(ConfigError):
 class HostMismatch(ConfigError):
     code = "host_mismatch"
     title = "This state directory was made on another host"
+
+
+class HostFileRefused(ConfigError):
+    code = "host_file_refused"
+    title = "A file of the agent host was left as it is"
 
 
 class NoDaemon(ConfigError):

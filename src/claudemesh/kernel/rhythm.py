@@ -6,13 +6,15 @@ Both sides go by the same three times, and each may have been told others: what 
 from dataclasses import dataclass
 from typing import Final
 
+from claudemesh.kernel.clock import DAY_MS
+
 LEASE_TTL_MS: Final = 90_000
 PING_INTERVAL_MS: Final = 30_000
 STALE_PONG_MS: Final = 75_000
 
 LEASE_TTL_MS_MIN: Final = 1_000  # whoever is told of a shorter one would have to hang up at once
 TIME_MS_MIN: Final = 50
-TIME_MS_MAX: Final = 7 * 86_400_000
+TIME_MS_MAX: Final = 7 * DAY_MS
 
 PINGS_A_SILENCE: Final = 2  # that are sent, at least, before a silent connection is ended
 TICKS_AN_INTERVAL: Final = 10

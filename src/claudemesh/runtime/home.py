@@ -6,7 +6,9 @@ place that a process runs in. What is in the files is for others to say.
     $CLAUDEMESH_HOME/            ~/.claudemesh unless the variable is set
       broker.db broker.toml      the embedded broker's store and its settings
       hub.db hub.toml            the same of the hub
+      host.json                  what `install` made in an agent host's files
       edge/ edge.toml            the state directory of the relay, 0700, and its settings
+      mcp/keys.db                keys that agents' calls were made under, and what they were answered
       pending/<slug>.json        a key that was shown to a broker which has not answered yet
       daemon/<slug>/             the state directory of one mesh, 0700
       left/                      state directories of meshes that were left
@@ -45,7 +47,13 @@ LOCK_PATIENCE_S: Final = 0.2
 
 _SLUG: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_OURS: Final = ("broker.", "daemon", "edge", "hub.", "lake", "ledger.", "left", "pending", "up.pid")
+_FOLDERS: Final = frozenset({"daemon", "edge", "lake", "left", "mcp", "pending"})
+# Databases have files beside them (-wal, .lock, .corrupt-…); bundles of doctor carry their instant.
+_FILES: Final = re.compile(
+    r"(?:broker|hub|ledger)\.db(?:[-.].+)?|(?:broker|hub|edge)\.toml|host\.json|ledger\.key|up\.pid"
+    r"|doctor-\w+\.tar\.gz"
+)
+_TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 
 
 # --- the place that a process runs in --------------------------------------------------------------
@@ -64,6 +72,7 @@ class Surroundings:
     container: str | None = None  # docker, podman, kubernetes or runpod
     runtime_dir: Path | None = None
     no_color: bool = False
+    is_dumb: bool = False  # a terminal that only takes lines
     history: Path | None = None  # where clients write down what they ask and what they are told
 
     @property
@@ -90,6 +99,7 @@ def read_surroundings(environment: Mapping[str, str] = os.environ, root: str = "
         container=_container(environment, root),
         runtime_dir=Path(runtime_dir) if runtime_dir and os.path.isabs(runtime_dir) else None,  # noqa: PTH117
         no_color=bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb",
+        is_dumb=environment.get("TERM") == "dumb",
         history=Path(history) if history else None,
     )
 
@@ -122,9 +132,9 @@ class Timings:
     stale_pong_ms: int = STALE_PONG_MS
 
 
-def read_timings(otherwise: Timings | None = None, environment: Mapping[str, str] = os.environ) -> Timings:
-    """Return what the environment says, and where it is silent what a file did."""
-    standard = otherwise or Timings()
+def read_timings(environment: Mapping[str, str] = os.environ) -> Timings:
+    """Return what the environment says to a daemon; a broker's are in its settings, under the same variables."""
+    standard = Timings()
     return Timings(
         _milliseconds(environment, "LEASE_TTL_MS", standard.lease_ttl_ms, LEASE_TTL_MS_MIN),
         _milliseconds(environment, "PING_INTERVAL_MS", standard.ping_interval_ms, TIME_MS_MIN),
@@ -162,8 +172,20 @@ class Home:
         return self.root / "hub.db"
 
     @property
+    def ledger_db(self) -> Path:
+        return self.root / "ledger.db"
+
+    @property
+    def lake_dir(self) -> Path:
+        return self.root / "lake"
+
+    @property
     def edge_dir(self) -> Path:
         return self.root / "edge"
+
+    @property
+    def host_receipt(self) -> Path:
+        return self.root / "host.json"
 
     @property
     def up_lock(self) -> Path:
@@ -193,7 +215,7 @@ class Home:
             self.root.mkdir(mode=0o700)
         status = self.root.stat()  # it may be its owner's link
         _judge_directory(self.root, status, stat.S_IWGRP | stat.S_IWOTH)
-        if status.st_mode & _OTHERS and all(path.name.startswith(_OURS) for path in self.root.iterdir()):
+        if status.st_mode & _OTHERS and all(is_ours(path) for path in self.root.iterdir()):
             self.root.chmod(0o700)
 
     def ensure_dir(self, path: Path) -> Path:
@@ -202,6 +224,22 @@ class Home:
         for step in [*reversed(path.relative_to(self.root).parents), path.relative_to(self.root)][1:]:
             ensure_private_dir(self.root / step)
         return path
+
+
+def is_ours(path: Path) -> bool:
+    """Say whether what stands in a home is ours, by its whole name: a directory may hold others' beside it."""
+    return path.name in _FOLDERS or (_FILES.fullmatch(path.name) is not None and not path.is_dir())
+
+
+def is_half_written(path: Path) -> bool:
+    """Say whether a file has the name that `write_private` gives until all of it is there."""
+    return _TEMPORARY.fullmatch(path.name) is not None
+
+
+def is_half_of_ours(path: Path) -> bool:
+    """Say whether what stands in a home is half of a file of ours there."""
+    found = _TEMPORARY.fullmatch(path.name)
+    return found is not None and is_ours(path.with_name(found[1]))
 
 
 def _checked(slug: str) -> str:

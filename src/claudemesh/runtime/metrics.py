@@ -9,6 +9,7 @@ Each `Metrics` has a registry of its own: several services in one process (in te
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import product
 from typing import Final, Generic, TypeVar
@@ -50,9 +51,20 @@ class Family(Generic[M]):
         return self._children[tuple(str(label.value) if isinstance(label, Enum) else label for label in labels)]
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A metric as a reader meets it: for the reference, and for whoever writes a rule about it."""
+
+    name: str
+    kind: str  # counter, gauge or histogram
+    labels: Mapping[str, Sequence[str]]
+    meaning: str
+
+
 class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
+        self.described: list[Described] = []
 
     def counter(self, name: str, meaning: str, labels: Labels | None = None) -> Family[Counter]:
         if not name.endswith("_total"):
@@ -83,6 +95,8 @@ class Metrics:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name} is not of the form cm_<subsystem>_<noun>_<unit>")
         names = tuple(labels or ())
+        known = {label: _values(of) for label, of in (labels or {}).items()}
+        self.described.append(Described(name, kind.__name__.lower(), known, meaning))
         return Family(kind(name, meaning, names, registry=self._registry, **options), labels or {})  # type: ignore[arg-type]
 
 

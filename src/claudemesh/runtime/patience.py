@@ -15,3 +15,7 @@ def wait_until(attempt: Callable[[], bool], within_s: float) -> bool:
             return False
         time.sleep(POLL_S)
     return True
+
+
+def rest(seconds: float) -> None:
+    time.sleep(seconds)

@@ -9,6 +9,7 @@ import unicodedata
 from typing import Final, Literal, get_args
 
 from claudemesh.kernel.errors import InvalidRequest
+from claudemesh.kernel.texts import UNSEEN
 
 MEMBER_NAME_LENGTH_MAX: Final = 64
 ABOUT_LENGTH_MAX: Final = 280
@@ -18,11 +19,6 @@ POLICIES: Final[tuple[str, ...]] = get_args(Policy)
 SENDS_PER_WINDOW_MAX: Final = 1_000_000  # what a limiter has to remember of a member
 
 _KEY = re.compile(r"[0-9a-fA-F]{64}")
-# Letters, marks and symbols that show nothing, so that a name with one looks like the name without it.
-_UNSEEN = frozenset(
-    chr(code) for code in (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10))
-) | frozenset(chr(code) for code in range(0xE0100, 0xE01F0))
-
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 TOPIC_PATTERN: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?"
 _TOPIC = re.compile(TOPIC_PATTERN)
@@ -42,10 +38,13 @@ def parse_topic(text: str) -> str:
 
 
 def parse_member_name(text: str) -> str:
-    """Accept what a person could type and a terminal could show: no control characters, no space at the ends."""
+    """Accept what a person could type and a terminal could show: no control characters, no space at the ends.
+
+    Nothing unseen either: a name with such a character looks like the name without it.
+    """
     name = unicodedata.normalize("NFC", text)
     is_shown = all(
-        (unicodedata.category(character)[0] in "LMNPS" and character not in _UNSEEN) or character == " "
+        (unicodedata.category(character)[0] in "LMNPS" and character not in UNSEEN) or character == " "
         for character in name
     )
     if not 1 <= len(name) <= MEMBER_NAME_LENGTH_MAX or name != name.strip() or not is_shown:

@@ -354,8 +354,8 @@ def test_the_environment_names_home_mesh_and_runtime_directory(tmp_path: Path) -
 
 def test_timings_are_read_by_their_names_and_a_wrong_one_is_refused() -> None:
     assert read_timings(environment={}) == Timings(90_000, 30_000, 75_000)
-    read = read_timings(Timings(1, 1, 1), {"LEASE_TTL_MS": "2000", "PING_INTERVAL_MS": "500"})
-    assert read == Timings(2000, 500, 1)
+    read = read_timings({"LEASE_TTL_MS": "2000", "PING_INTERVAL_MS": "500"})
+    assert read == Timings(2000, 500, 75_000)
     for wrong in ("soon", "0", "-1", "1.5", "49", "604800001", "9" * 5_000, "0" * 15 + "9" * 9, "²"):
         with pytest.raises(ConfigError, match="PING_INTERVAL_MS"):
             read_timings(environment={"PING_INTERVAL_MS": wrong})

@@ -1,5 +1,6 @@
 """Settings are read once, and all that is wrong with them is said at once."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,7 +9,7 @@ import pytest
 from msgspec import Meta
 
 from claudemesh.kernel.errors import ConfigError
-from claudemesh.runtime.settings import describe, load
+from claudemesh.runtime.settings import Source, describe, load, load_with_sources
 
 
 class Outbox(msgspec.Struct, frozen=True):
@@ -177,12 +178,71 @@ def test_a_file_that_cannot_be_read_is_named(path: Path) -> None:
         load(Daemon, path, {})
 
 
+# --- where a value came from ---------------------------------------------------------------------------
+
+
+class Sourced(msgspec.Struct, frozen=True):
+    ttl_ms: Annotated[int, Meta(ge=10, description="How long.", extra={"variable": "TTL_MS"})] = 90
+    key: Annotated[str | None, Meta(description="A key.", extra={"secret": True})] = None
+    outbox: Outbox = Outbox()
+
+
+@pytest.mark.req("O2")
+def test_every_value_says_where_it_came_from(path: Path) -> None:
+    path.write_text('# a comment\nkey = "k"\n\n[outbox]\nmax_age_hours_default = 5\nmax_age_hours_cap = 6\n')
+    environ = {"CLAUDEMESH_OUTBOX__MAX_AGE_HOURS_CAP": "7", "TTL_MS": "20"}
+    loaded = load_with_sources(Sourced, path, environ)
+    assert {name: (found.value, found.source) for name, found in loaded.found.items()} == {
+        "ttl_ms": (20, Source("environment", "TTL_MS")),
+        "key": ("k", Source("file", str(path), 2)),
+        "outbox.max_age_hours_default": (5, Source("file", str(path), 5)),
+        "outbox.max_age_hours_cap": (7, Source("environment", "CLAUDEMESH_OUTBOX__MAX_AGE_HOURS_CAP")),
+        "outbox.max_age_hours_override": (None, Source("default")),
+    }
+    assert loaded.settings == Sourced(20, "k", Outbox(5, 7))
+
+
+@pytest.mark.req("O2")
+def test_a_variable_of_its_own_wins_over_the_derived_one_and_says_nothing_when_it_is_empty(path: Path) -> None:
+    derived = {"CLAUDEMESH_TTL_MS": "30"}
+    assert load(Sourced, path, {**derived, "TTL_MS": "20"}).ttl_ms == 20
+    assert load(Sourced, path, {**derived, "TTL_MS": ""}).ttl_ms == 30
+    with pytest.raises(ConfigError, match="TTL_MS"):
+        load(Sourced, path, {"TTL_MS": "9"})
+
+
+@pytest.mark.req("O2")
+def test_beside_what_is_wrong_the_rest_is_found(path: Path) -> None:
+    path.write_text('kee = "k"\n[outbox]\nmax_age_hours_cap = "no"\nmax_age_hours_default = 5\n')
+    loaded = load_with_sources(Sourced, path, {})
+    assert loaded.settings is None
+    assert loaded.found["outbox.max_age_hours_default"].value == 5
+    assert "outbox.max_age_hours_cap" not in loaded.found
+    assert loaded.problems[0] == "kee is unknown, did you mean key?"
+    assert len(loaded.problems) == 2
+
+
+@pytest.mark.req("O2")
+def test_what_is_described_says_its_variable_and_whether_it_is_secret() -> None:
+    told = {setting.name: setting for setting in describe(Sourced)}
+    assert (told["ttl_ms"].variable, told["ttl_ms"].is_secret) == ("TTL_MS", False)
+    assert (told["key"].variable, told["key"].is_secret) == (None, True)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(path: Path) -> None:
+    os.mkfifo(path)
+    assert "is not a plain file" in load_with_sources(Sourced, path, {}).problems[0]
+    path.unlink()
+    path.write_bytes(b"#" * (2 << 20))
+    assert "larger" in load_with_sources(Sourced, path, {}).problems[0]
+
+
 # --- describing ------------------------------------------------------------------------------------
 
 
 @pytest.mark.req("O2")
 def test_every_setting_is_described_with_its_type_default_and_meaning() -> None:
-    assert describe(Daemon) == [
+    assert [setting[:4] for setting in describe(Daemon)] == [
         ("name", "str", '"me"', "What it is called."),
         ("outbox.max_age_hours_default", "int", "168", "Older rows are not sent."),
         ("outbox.max_age_hours_cap", "int", "720", "No row is older."),
