@@ -56,6 +56,8 @@ class TokenExposed:
 
 @dataclass(frozen=True, slots=True)
 class TokenRotated:
+    """A new local token is in force; the old one is taken for a minute more."""
+
     name: ClassVar[str] = "http.token_rotated"
 
 
@@ -70,6 +72,8 @@ class ConnectionRefused:
 
 @dataclass(frozen=True, slots=True)
 class CertificateRead:
+    """A TLS certificate was read, at the start or at a reload."""
+
     name: ClassVar[str] = "http.certificate_read"
     expires: str
 

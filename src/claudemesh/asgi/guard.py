@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from claudemesh.asgi.events import RequestRefused, TokenExposed
-from claudemesh.asgi.messages import App, Receive, Scope, Send, refuse
+from claudemesh.asgi.messages import CALLER, App, Receive, Scope, Send, refuse
 from claudemesh.asgi.policy import LOCAL_RATE, Bucket, Names, RateLimit, full_bucket, judge_caller, take
 from claudemesh.asgi.tokens import TokenSource
 from claudemesh.kernel.clock import Clock
@@ -73,7 +73,8 @@ class LocalGuard:
             raise refusal
         if scope["query_string"]:
             self._refuse_token_in_url(scope)
-        self._admit(self._identify(scope["path"], credentials))
+        scope[CALLER] = name = self._identify(scope["path"], credentials)
+        self._admit(name)
 
     def _refuse_token_in_url(self, scope: Scope) -> None:
         try:

@@ -31,6 +31,9 @@ ANSWER: Final = "claudemesh.answer"
 # In the scope, of a request that names more than a path: what it names, as it was sent (`http://host/path`, `*`).
 TARGET: Final = "claudemesh.target"
 
+# In the scope of a request that passed a guard: the name of the token that it came with.
+CALLER: Final = "claudemesh.caller"
+
 # In the scope of a WebSocket: its `Pulse`.
 PULSE: Final = "claudemesh.pulse"
 
@@ -51,9 +54,12 @@ class Pulse(Protocol):
         """Cut the connection, without a word."""
 
 
-_JSON: Final[Headers] = ((b"content-type", b"application/json"),)
-_PROBLEM: Final[Headers] = ((b"content-type", problem.CONTENT_TYPE.encode()),)
-_STREAM: Final[Headers] = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"))
+# It holds what others wrote: no browser may take it for anything but what it is said to be.
+NO_SNIFF: Final = (b"x-content-type-options", b"nosniff")
+
+_JSON: Final[Headers] = ((b"content-type", b"application/json"), NO_SNIFF)
+_PROBLEM: Final[Headers] = ((b"content-type", problem.CONTENT_TYPE.encode()), NO_SNIFF)
+_STREAM: Final[Headers] = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), NO_SNIFF)
 
 NO_CONTENT: Final = 204  # which may not even say that its length is 0
 

@@ -24,6 +24,17 @@ class TokenSource(Protocol):
         ...
 
 
+class AnyOf:
+    """The tokens of several sources. All are asked every time, so that the time does not tell whose it was."""
+
+    def __init__(self, *sources: TokenSource) -> None:
+        self._sources = sources
+
+    def identify(self, presented: bytes) -> str | None:
+        found = [source.identify(presented) for source in self._sources]
+        return next((name for name in found if name is not None), None)
+
+
 class TokenFile:
     """The token in the file, and for a minute after a rotation the one before it."""
 

@@ -12,7 +12,10 @@ What = Literal["created", "changed", "unchanged", "deleted", "conflict", "missin
 
 
 class RowAsked(msgspec.Struct, frozen=True):
-    """A write was decided, and committed if it was not refused. A struct, since one is made with every write."""
+    """A write was decided, and committed if it was not refused.
+
+    A struct, since one is made with every write.
+    """
 
     name: ClassVar[str] = "hub.row_asked"
     level: ClassVar[Level] = "debug"
@@ -22,6 +25,8 @@ class RowAsked(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class HubStarted:
+    """The hub listens."""
+
     name: ClassVar[str] = "hub.started"
     url: str
     version: str
@@ -30,6 +35,8 @@ class HubStarted:
 
 @dataclass(frozen=True, slots=True)
 class HubStopped:
+    """The hub has stopped."""
+
     name: ClassVar[str] = "hub.stopped"
 
 

@@ -10,7 +10,7 @@ from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.observe import Observer
 
 _METHODS = ("GET", "POST", "PATCH", "DELETE", "other")
-_CLASSES = ("2xx", "4xx", "5xx")
+_CLASSES = ("2xx", "3xx", "4xx", "5xx")
 
 
 class HubMetrics:

@@ -1,6 +1,6 @@
 """The settings of a hub, each with what it is for. Read by `runtime.settings`, or built by the command line."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -10,10 +10,13 @@ from claudemesh.kernel.idempotency import EXPIRY_DAYS_MIN
 LISTEN_DEFAULT: Final = "127.0.0.1:18000"
 
 
+Store: TypeAlias = Annotated[
+    str, Meta(description="Where rows and journal are kept: sqlite:///PATH or postgresql://HOST/NAME.")
+]
+
+
 class HubSettings(msgspec.Struct, frozen=True, kw_only=True):
-    store: Annotated[
-        str, Meta(description="Where rows and journal are kept: sqlite:///PATH or postgresql://HOST/NAME.")
-    ]
+    store: Store
     listen: Annotated[str, Meta(description="HOST:PORT; port 0 is any free one.")] = LISTEN_DEFAULT
     token_file: Annotated[
         str | None,

@@ -34,5 +34,7 @@ class MarkTakenOver:
 
 @dataclass(frozen=True, slots=True)
 class KeysSwept:
+    """So many keys expired and were deleted."""
+
     name: ClassVar[str] = "idempotency.keys_swept"
     count: int

@@ -34,7 +34,7 @@ from claudemesh.idempotency.policy import POLICY_PATH, derive_source, is_credent
 from claudemesh.idempotency.ports import SWEEP_MAX, KeyStore
 from claudemesh.idempotency.recording import Exchange, Recorder, refuse
 from claudemesh.kernel.admission import Busy, Conflict, Replay, Standing
-from claudemesh.kernel.clock import DAY_MS
+from claudemesh.kernel.clock import DAY_MS, HOUR_MS
 from claudemesh.kernel.errors import ConfigError, MeshError, PayloadTooLarge
 from claudemesh.kernel.fingerprint import Fingerprint, fingerprint_http_request, prefix
 from claudemesh.kernel.idempotency import (
@@ -58,7 +58,7 @@ from claudemesh.runtime.world import World, real_world
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 LEASE_MS: Final = 5_000
-SWEEP_EVERY_MS: Final = 3_600_000
+SWEEP_EVERY_MS: Final = HOUR_MS
 
 _KEY: Final = b"idempotency-key"
 _REPLAYED: Final = ((b"idempotent-replayed", b"true"),)

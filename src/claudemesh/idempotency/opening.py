@@ -7,6 +7,7 @@ from typing import Final
 from claudemesh.idempotency.ports import KeyStore
 from claudemesh.idempotency.stores.sqlite import SqliteKeyStore
 from claudemesh.kernel.errors import ConfigError
+from claudemesh.runtime.extras import how_to_get
 from claudemesh.runtime.world import World
 
 _SQLITE: Final = "sqlite:///"
@@ -29,7 +30,7 @@ async def open_store(url: str, world: World) -> KeyStore:
     try:
         from claudemesh.idempotency.stores.postgres import PostgresKeyStore  # noqa: PLC0415  not all have the extra
     except ModuleNotFoundError:
-        raise ConfigError("PostgreSQL needs an extra: pip install 'claudemesh[postgres]'") from None
+        raise ConfigError(f"PostgreSQL needs an extra: {how_to_get('postgres')}") from None
     try:
         return await PostgresKeyStore.open(url, world)
     except ValueError:  # its text quotes from the URL

@@ -134,6 +134,7 @@ class MessageCassette:
         *,
         after: int = 0,
         limit: int = PAGE_DEFAULT,
+        job_id: str | None = None,
     ) -> list[Row]:
         """Return steps in the order they were posted; `after` is the `place` of the last one seen."""
         if run_id is not None:
@@ -142,8 +143,47 @@ class MessageCassette:
             policy.check_status(status)
         policy.check_number(after, "after")
         policy.check_number(limit, "limit")
-        rows = self._file.read(lambda connection: entries.list_steps(connection, run_id, status, after, limit))
-        return [row | {"is_expired": bool(row["is_expired"])} for row in rows]
+        if job_id is not None:
+            policy.check_text(job_id, "job_id")
+        return self._file.read(
+            lambda connection: entries.list_steps(connection, run_id, status, after, limit, job_id)
+        )
+
+    def find_held(self, run_id: str, worker_id: str) -> Row | None:
+        """Return the step of a run that a worker holds under a live lease, as its claim did; None if there is none.
+
+        It is for a worker that asked for work and never heard the answer: nothing is claimed a second time.
+        """
+        policy.check_text(run_id, "run_id")
+        policy.check_text(worker_id, "worker_id")
+        return self._file.read(lambda connection: entries.find_held(connection, run_id, worker_id))
+
+    def find_receipt(self, run_id: str, step_id: str) -> Row | None:
+        """Return the receipt of a step; None while it has none."""
+        policy.check_text(run_id, "run_id")
+        policy.check_text(step_id, "step_id")
+        row = self._file.read(lambda connection: entries.find_receipt(connection, run_id, step_id))
+        return None if row is None else row | {"receipt": policy.parse_json(row.pop("receipt_json"))}
+
+    def newest_steps(
+        self, status: str | None = None, *, before: int = policy.NUMBER_MAX, limit: int = PAGE_DEFAULT
+    ) -> list[Row]:
+        """Return steps of all runs, the newest first; `before` is the `place` of the last one seen."""
+        if status is not None:
+            policy.check_status(status)
+        policy.check_number(before, "before")
+        policy.check_number(limit, "limit")
+        return self._file.read(lambda connection: entries.newest_steps(connection, status, before, limit))
+
+    def count_steps(self) -> dict[str, int]:
+        """Count the steps by status; `expired` are those LEASED whose lease ended."""
+        pending, leased, expired, steps = self._file.read(entries.count_steps)
+        return {"PENDING": pending, "LEASED": leased, "COMMITTED": steps - pending - leased, "expired": expired}
+
+    def show_step(self, step_id: str) -> Row:
+        """Return one step, its payload, and what its receipt says, if it has one."""
+        policy.check_text(step_id, "step_id")
+        return self._file.read(lambda connection: entries.show_step(connection, step_id))
 
     def find_step(self, run_id: str, idempotency_key: str) -> Row:
         """Return the first step of the message posted under a key."""

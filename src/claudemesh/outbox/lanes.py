@@ -39,6 +39,7 @@ class Lanes(Generic[D]):
             self._lanes[destination] = _Lane(not_before_ms=not_before_ms)
         else:
             lane.has_more = True
+            lane.not_before_ms = max(lane.not_before_ms, not_before_ms)
 
     def take(self, now_ms: int, limit: int, among: Iterable[D] | None = None) -> list[D]:
         """Take up to `limit` lanes that may be sent to, those served longest ago first; they are busy from now."""

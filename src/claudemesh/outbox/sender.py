@@ -4,6 +4,9 @@ The order rule: at most one batch per destination is unanswered (`lanes.py`); th
 and, after an answer that is not final, defers the rest for that destination; a row that has to wait holds back its
 own destination only. What is too old is given up beside all that.
 
+What nobody expected, while an answer is read or settled, costs the rows that it is about and no others: they are
+tried again after a backoff. What a store says of itself is never taken for that: it ends the loop.
+
 A row is claimed in a commit before it goes out. Whatever happens then, the next start knows that its outcome is
 unknown, and tries again under the same id. A sender at rest asks for its claim as soon as it hears of a row, which
 is before that is stored: row and claim then share one commit, and the message is a sync sooner at its destination.
@@ -18,7 +21,9 @@ from collections.abc import Awaitable, Collection, Sequence
 from contextlib import suppress
 from typing import ClassVar, Final, Generic, TypeVar
 
-from claudemesh.kernel.errors import DependencyError, MeshError
+import msgspec
+
+from claudemesh.kernel.errors import DependencyError, IntegrityError, MeshError
 from claudemesh.kernel.retry import BACKOFF_BASE_MS, BACKOFF_CAP_MS, derive_backoff_ms
 from claudemesh.outbox.lanes import Lanes
 from claudemesh.outbox.model import NO_LIMIT, ClaimAsked, Claimed, ClaimedRow, D, Settlement
@@ -31,6 +36,7 @@ ROWS_MAX: Final = 256
 BYTES_MAX: Final = 512 * 1024  # of a batch, unless its first row is larger
 RESTART_WAIT_MAX_MS: Final = 5 * BACKOFF_CAP_MS  # beyond it the clock was stepped, and nobody asked for that
 OVERDUE_EVERY_MS: Final = 60_000
+UNEXPECTED: Final = "internal_error"  # the error of a row whose answer nobody could make anything of
 
 AFTER_CLAIM: Final = points.declare("outbox.after_claim")
 BEFORE_SETTLE: Final = points.declare("outbox.before_settle")
@@ -232,7 +238,7 @@ class Sender(ABC, Generic[D, L, O, S]):
         accepted_before = self._accepted
         outcomes = await self._outcomes(link, rows)
         points.reach(BEFORE_SETTLE)
-        self._accepted += sum(outcome is not None and self.is_taken(outcome) for outcome in outcomes)
+        self._accepted += sum(self._has(outcome) for outcome in outcomes or ())
         settlements, waits = self._read(rows, outcomes, others_pass=self._accepted > accepted_before)
         settling = self._outbox.settle(settlements)
         lanes = tuple(dict.fromkeys(row.destination for row in rows))
@@ -242,36 +248,95 @@ class Sender(ABC, Generic[D, L, O, S]):
             self._lanes.release(lane, has_more=has_more, not_before_ms=now + waits.get(lane, 0))
         self._go_at_once(lanes)  # the claim comes after the settling, so it finds these rows settled
         self._wake.set()
-        held = await self._write_down(settlements, settling, lanes)
-        triples = zip(rows, outcomes, settlements, strict=True)
-        self.tell([triple for triple, is_held in zip(triples, held, strict=True) if is_held])
+        settled = await self._write_down(rows, settlements, settling)
+        triples = zip(rows, outcomes or [None] * len(rows), settled, strict=True)
+        self.tell([(row, outcome, settlement) for row, outcome, settlement in triples if settlement is not None])
 
-    async def _outcomes(self, link: L, rows: Sequence[ClaimedRow[D]]) -> Sequence[O | None]:
+    async def _outcomes(self, link: L, rows: Sequence[ClaimedRow[D]]) -> Sequence[O | None] | None:
+        """Return what is answered to each; None if carrying them failed as nobody expected."""
         try:
             outcomes = await self.carry(link, rows)
         except MeshError:
             if self._link is link:
                 self._link = None  # it is gone, whether or not its owner has noticed
             return [None] * len(rows)
+        except Exception as error:  # noqa: BLE001  whatever it is, all others go on
+            self._warn_of("carry_failed", rows, error)
+            return None
         if len(outcomes) != len(rows):
             self.warn("send_result_malformed", f"{len(rows)} sent, {len(outcomes)} answered")
             return [None] * len(rows)
         return outcomes
 
+    def _has(self, outcome: O | None) -> bool:
+        try:
+            return outcome is not None and self.is_taken(outcome)
+        except Exception:  # noqa: BLE001  then it cannot be read either, and that is told
+            return False
+
     def _read(
-        self, rows: Sequence[ClaimedRow[D]], outcomes: Sequence[O | None], *, others_pass: bool
+        self, rows: Sequence[ClaimedRow[D]], outcomes: Sequence[O | None] | None, *, others_pass: bool
     ) -> tuple[list[S], dict[D, int]]:
         """Return what becomes of each row, and how long which destinations have to wait: as their first says."""
         settlements: list[S] = []
         waits: dict[D, int] = {}
-        for row, outcome in zip(rows, outcomes, strict=True):
-            settlement, wait_ms = self.read(row, outcome, others_pass=others_pass)
+        for place, row in enumerate(rows):
+            settlement, wait_ms = (
+                self._undone(row)
+                if outcomes is None
+                else self._read_one(row, outcomes[place], others_pass=others_pass)
+            )
             if wait_ms is not None:
                 waits.setdefault(row.destination, wait_ms)
             settlements.append(settlement)
         return settlements, waits
 
+    def _read_one(self, row: ClaimedRow[D], outcome: O | None, *, others_pass: bool) -> tuple[S, int | None]:
+        try:
+            return self.read(row, outcome, others_pass=others_pass)
+        except IntegrityError:
+            raise
+        except Exception as error:  # noqa: BLE001  an answer may be anything, and only its own row pays for that
+            self._warn_of("answer_not_read", [row], error)
+            return self._undone(row)
+
+    def _undone(self, row: ClaimedRow[D]) -> tuple[S, int]:
+        """Return what becomes of a row of which nobody knows what came of it, although the link stands."""
+        settlement, _ = self.read(row, None, others_pass=False)
+        wait_ms = derive_backoff_ms(row.attempts + 1, self._roll())
+        return msgspec.structs.replace(
+            settlement, next_attempt_at=settlement.at + wait_ms, last_error=UNEXPECTED
+        ), wait_ms
+
     async def _write_down(
+        self, rows: Sequence[ClaimedRow[D]], settlements: Sequence[S], settling: Awaitable[list[bool]]
+    ) -> list[S | None]:
+        """Return what was written down of each row; None if it was moved meanwhile.
+
+        A settlement that its store fails at, for a reason that is none of the store's own, is not tried again. Its
+        row is put back instead; if not even that can be written, it is the store, and that is never hidden.
+        """
+        lanes = tuple(dict.fromkeys(row.destination for row in rows))
+        try:
+            held = await self._settled(settlements, settling, lanes)
+        except MeshError:
+            raise
+        except Exception as error:  # noqa: BLE001  as above
+            if len(rows) > 1:  # only the one at fault is put back
+                apart = [
+                    await self._write_down([row], [settlement], self._outbox.settle([settlement]))
+                    for row, settlement in zip(rows, settlements, strict=True)
+                ]
+                return [one for each in apart for one in each]
+            self._warn_of("answer_not_settled", rows, error)
+            undone, wait_ms = self._undone(rows[0])
+            settlements = [undone]
+            held = await self._settled(settlements, self._outbox.settle(settlements), lanes)
+            self._lanes.note(lanes[0], self._clock.monotonic_ms() + wait_ms)
+            self._wake.set()
+        return [settlement if is_held else None for settlement, is_held in zip(settlements, held, strict=True)]
+
+    async def _settled(
         self, settlements: Sequence[S], settling: Awaitable[list[bool]], lanes: Collection[D]
     ) -> list[bool]:
         """Wait for it, and settle again for as long as the store has no room: until then these rows hold all up."""
@@ -285,3 +350,11 @@ class Sender(ABC, Generic[D, L, O, S]):
                 await asyncio.sleep(derive_backoff_ms(attempts, self._roll()) / 1000)
                 settling = self._outbox.settle(settlements)
                 self.queued(lanes)  # those behind them, which found them unsettled
+
+    def _warn_of(self, code: str, rows: Sequence[ClaimedRow[D]], error: Exception) -> None:
+        """Say which rows, what and where; never the error's own words, which may be the other side's."""
+        at = error.__traceback__
+        while at is not None and at.tb_next is not None:
+            at = at.tb_next
+        place = "" if at is None else f" in {at.tb_frame.f_code.co_qualname}, line {at.tb_lineno}"
+        self.warn(code, f"row {', '.join(str(row.seq) for row in rows[:8])}: {type(error).__name__}{place}")

@@ -1,7 +1,9 @@
 """What the daemon's inbox promises: each message once, in order, its id known longer than the message is kept."""
 
 from collections.abc import AsyncIterator
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -9,7 +11,8 @@ import pytest
 from claudemesh.daemon.ports import Happened, InboxFilter, InboxSweep
 from claudemesh.daemon.stores.sqlite.inbox import SqliteInboxStore
 from claudemesh.kernel.errors import StoreFull
-from claudemesh.kernel.fingerprint import Kind
+from claudemesh.kernel.fingerprint import Kind, Priority
+from claudemesh.storage.sqlfile import load_queries
 from claudemesh.wire.frames import DeliverItem
 
 
@@ -21,7 +24,9 @@ async def inbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     store.close()
 
 
-def item(key: str, sender: str = "S1", history_id: int = 1, body: str = "hello") -> DeliverItem:
+def item(
+    key: str, sender: str = "S1", history_id: int = 1, body: str = "hello", priority: Priority = Priority.NEXT
+) -> DeliverItem:
     return DeliverItem(
         history_id=history_id,
         broker_message_id=f"B-{sender}-{key}",
@@ -34,10 +39,11 @@ def item(key: str, sender: str = "S1", history_id: int = 1, body: str = "hello")
         body=body,
         accepted_at=1,
         meta={"n": 1.5},
+        priority=priority,
     )
 
 
-async def bodies(inbox: SqliteInboxStore, **wanted: str) -> list[str]:
+async def bodies(inbox: SqliteInboxStore, **wanted: Any) -> list[str]:  # noqa: ANN401  a filter
     return [message.client_message_id for message in await inbox.page(InboxFilter(**wanted), 0, 100)]
 
 
@@ -49,6 +55,13 @@ async def test_a_message_that_is_delivered_again_is_stored_once_and_told_once(in
     assert [message.client_message_id for message in again] == ["m3"]
     assert await bodies(inbox) == ["m1", "m2", "m3"]
     assert [entry.seq for entry in await inbox.events(0, 10)] == [1, 2, 3]
+
+
+@pytest.mark.req("Q6")
+async def test_what_was_marked_is_left_out_of_what_is_unread(inbox: SqliteInboxStore) -> None:
+    await inbox.receive([item("m1"), item("m2"), item("m3")], 10)
+    await inbox.mark_read(["B-S1-m2"], 20)
+    assert (await bodies(inbox, unread=True), await bodies(inbox)) == (["m1", "m3"], ["m1", "m2", "m3"])
 
 
 @pytest.mark.req("Q2", "F1")
@@ -91,6 +104,32 @@ async def test_marking_up_to_an_event_marks_no_later_one(inbox: SqliteInboxStore
     await inbox.receive([item(f"m{n}") for n in range(5)], 10)
     assert await inbox.mark_read_upto(3, 20) == 3
     assert await inbox.unread() == 2
+
+
+@pytest.mark.req("F8")
+async def test_what_waits_is_shown_by_its_priority_and_counted_whole(inbox: SqliteInboxStore) -> None:
+    said = [("m1", "low"), ("m2", "next"), ("m3", "now"), ("m4", "next"), ("m5", "now"), ("m6", "low")]
+    await inbox.receive([item(key, body=f"{key} é" * 99, priority=Priority(word)) for key, word in said], 10)
+    await inbox.mark_read(["B-S1-m5"], 20)
+    waiting = await inbox.waiting(("now", "next"), 2, 4)
+    assert [one.broker_message_id for one in waiting.messages] == ["B-S1-m3", "B-S1-m2"], "now, then the oldest"
+    assert [one.beginning for one in waiting.messages] == ["m3 é", "m2 é"]
+    assert waiting.unread == {"low": 2, "next": 2, "now": 1}
+    assert await inbox.unread() == 5, "asking marks nothing"
+
+
+def test_what_waits_is_found_without_reading_what_was_read(tmp_path: Path) -> None:
+    SqliteInboxStore.open(tmp_path / "inbox.db").close()
+    queries = load_queries(files("claudemesh.daemon.stores.sqlite") / "inbox.sql")
+    connection = apsw.Connection(str(tmp_path / "inbox.db"))
+    bindings = {"priority": "next", "limit": 10, "characters": 200}
+    plans = {
+        name: [step[3] for step in connection.execute(f"EXPLAIN QUERY PLAN {queries[name]}", bindings)]
+        for name in ("waiting", "unread_by_priority")
+    }
+    connection.close()
+    assert plans["waiting"] == ["SCAN inbox USING INDEX inbox_unread"]
+    assert plans["unread_by_priority"][0] == "SCAN inbox USING COVERING INDEX inbox_unread"
 
 
 async def test_numbers_of_events_are_never_used_again(inbox: SqliteInboxStore) -> None:

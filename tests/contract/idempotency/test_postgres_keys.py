@@ -10,7 +10,7 @@ from claudemesh.idempotency.model import Begun, Found
 from claudemesh.idempotency.stores.postgres import PostgresKeyStore
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.runtime.world import real_world
-from tests.contract.idempotency.backends import BOUND_S, CREATED, ask, begin, settle
+from tests.contract.idempotency.backends import BOUND_S, CREATED, NOW, ask, begin, settle
 
 pytestmark = pytest.mark.req("R1")
 
@@ -66,6 +66,20 @@ async def test_who_asks_while_the_key_is_released_waits_and_begins(
         assert isinstance(await asking, Begun)
     assert not await settle(mark)
     await connection.close()
+
+
+async def test_a_sweep_keeps_to_its_limit_whatever_plan_the_server_makes(postgres_database: str) -> None:
+    connection = await asyncpg.connect(postgres_database)
+    name = await connection.fetchval("SELECT current_database()")
+    for way in ("hashagg", "hashjoin", "material", "mergejoin", "sort"):  # what is left is a loop in a loop
+        await connection.execute(f'ALTER DATABASE "{name}" SET enable_{way} = off')
+    await connection.close()
+    store = await PostgresKeyStore.open(postgres_database, real_world())
+    for number in range(9):
+        await settle(await begin(store, f"k{number}", expires_at=NOW + number))
+    swept = [await store.sweep(NOW + 9, limit=4) for _ in range(4)]
+    await store.aclose()
+    assert swept == [4, 4, 1, 0]
 
 
 async def test_an_app_that_does_not_await_where_it_has_to_is_told(store: PostgresKeyStore) -> None:

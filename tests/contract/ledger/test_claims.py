@@ -146,3 +146,23 @@ def test_a_payload_that_is_no_text_is_refused_and_its_step_stays_unclaimed(ledge
     with pytest.raises(MessageCassetteError, match="not UTF-8"):
         ledger.claim_step(RUN, "ann")
     assert ledger.list_steps(RUN)[0]["status"] == "PENDING"
+
+
+def test_what_a_worker_holds_is_found_as_its_claim_told_it(ledger: MessageCassette, clock: LedgerClock) -> None:
+    ledger.post_message({"n": 1}, RUN, "USER")
+    ledger.post_message({"n": 2}, RUN, "USER")
+    claimed = ledger.claim_step(RUN, "ann", 60)
+    assert ledger.find_held(RUN, "ann") == claimed
+    assert (ledger.find_held(RUN, "bob"), ledger.find_held(OTHER_RUN, "ann")) == (None, None)
+    assert [step["step_id"] for step in ledger.list_steps(RUN, job_id=claimed["job_id"])] == [claimed["step_id"]]
+    assert ledger.find_receipt(RUN, claimed["step_id"]) is None
+    receipt_id = ledger.complete_step(
+        RUN, claimed["step_id"], "ann", claimed["fencing_token"], {"ok": 1}, "SUCCESS"
+    )
+    found = ledger.find_receipt(RUN, claimed["step_id"])
+    assert found is not None
+    assert (found["receipt_id"], found["worker_id"], found["receipt"]) == (receipt_id, "ann", {"ok": 1})
+    assert ledger.find_held(RUN, "ann") is None
+    ledger.claim_step(RUN, "ann", 60)
+    clock.advance(61)
+    assert ledger.find_held(RUN, "ann") is None  # its lease is over

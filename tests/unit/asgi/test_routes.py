@@ -81,7 +81,11 @@ async def test_a_request_reaches_its_handler_with_its_body_decoded() -> None:
     body = b'{"text": "hi", "count": 2}'
     answer = await ask(build(), "POST", "/v1/echo", body)
     assert (answer.status, answer.json) == (202, {"text": "hi", "raw": len(body)})
-    assert answer.headers == {"content-type": "application/json", "content-length": str(len(answer.body))}
+    assert answer.headers == {
+        "content-type": "application/json",
+        "x-content-type-options": "nosniff",
+        "content-length": str(len(answer.body)),
+    }
 
 
 async def test_parameters_of_a_path_are_whole_segments_and_a_path_without_any_goes_first() -> None:

@@ -37,6 +37,14 @@ def test_a_lane_that_has_to_wait_holds_back_only_itself(lanes: Lanes) -> None:
     assert lanes.take(500, 10) == [A]
 
 
+@pytest.mark.req("D7")
+def test_a_lane_that_is_noted_to_wait_waits_also_if_it_was_there(lanes: Lanes) -> None:
+    lanes.note(A, 500)
+    lanes.note(A)
+    assert lanes.take(499, 10) == [B]
+    assert lanes.take(500, 10) == [A]
+
+
 def test_lanes_take_turns(lanes: Lanes) -> None:
     assert lanes.take(0, 1) == [A]
     lanes.release(A, has_more=True)

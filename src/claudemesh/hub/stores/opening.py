@@ -10,6 +10,7 @@ from claudemesh.hub.ports import Stores
 from claudemesh.hub.settings import HubSettings
 from claudemesh.hub.stores.sqlite import SqliteStores
 from claudemesh.kernel.errors import ConfigError, StoreUnavailable
+from claudemesh.runtime.extras import how_to_get
 from claudemesh.runtime.home import InstanceLock, ensure_private_dir
 from claudemesh.runtime.world import World
 
@@ -25,7 +26,7 @@ async def open_stores(settings: HubSettings, world: World) -> Stores:
     try:
         from claudemesh.hub.stores.postgres import PostgresStores  # noqa: PLC0415  an extra that not all have
     except ModuleNotFoundError:
-        raise ConfigError("PostgreSQL needs an extra: pip install 'claudemesh[postgres]'") from None
+        raise ConfigError(f"PostgreSQL needs an extra: {how_to_get('postgres')}") from None
     try:
         return await PostgresStores.open(settings.store, world, pool_max=settings.pool_max)
     except ValueError:  # its text quotes from the URL

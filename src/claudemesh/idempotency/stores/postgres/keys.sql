@@ -48,14 +48,15 @@ WHERE caller = $1 AND key = $2 AND owner = $3 AND token = $4 AND state = 'in_pro
 RETURNING true
 
 -- name: sweep
--- Keys that expired, but for one that a worker is still at, or is just now asking for.
-DELETE FROM write_idempotency_keys WHERE seq IN (
+-- Keys that expired, but for one that a worker is still at, or is just now asking for. Looked for once: as `IN (…)` a
+-- plan may look anew for each row, past the limit.
+DELETE FROM write_idempotency_keys WHERE seq = ANY(ARRAY(
   SELECT seq FROM write_idempotency_keys
   WHERE expires_at <= $1
     AND NOT (state = 'in_progress' AND lease_until > (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
   ORDER BY expires_at LIMIT $2
   FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING seq
 
 -- name: page

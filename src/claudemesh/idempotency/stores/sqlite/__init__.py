@@ -29,7 +29,7 @@ from claudemesh.storage.sqlite import Database, Schema
 APPLICATION_ID: Final = 0x636D6964  # "cmid"
 MIGRATIONS: Final = load_migrations(files(__name__) / "migrations")
 
-_SCHEMA: Final = Schema(APPLICATION_ID, MIGRATIONS)
+SCHEMA: Final = Schema(APPLICATION_ID, MIGRATIONS)
 _SQL: Final = load_queries(files(__name__) / "keys.sql")
 
 _Values = tuple[Any, ...]
@@ -47,7 +47,7 @@ class SqliteKeyStore:
     @classmethod
     def open(cls, path: Path, world: World) -> Self:
         """Open or create a file of its own; `aclose` closes it."""
-        return cls(Database.open(path, _SCHEMA), world)
+        return cls(Database.open(path, SCHEMA), world)
 
     async def begin(self, asked: Asked) -> Begun | Found:
         return await self._database.write(self._begin, asked)

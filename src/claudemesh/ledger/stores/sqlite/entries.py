@@ -4,7 +4,8 @@ Each function is one transaction's work. It says what is to be, and the law says
 raised by a trigger, in its own words. What is checked here is what the law has no column for: the run.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ _HERE: Final = files(__package__)
 _SQL: Final = load_queries(_HERE / "entries.sql")
 _OF: Final = {version: load_queries(_HERE / f"entries_v{version}.sql") for version in law.VERSIONS}
 
+OPEN: Final = ("PENDING", "LEASED")
 CLAIMED: Final = (
     "step_id", "job_id", "message_id", "ordinal", "payload", "fencing_token", "lease_expires_at",
 )  # fmt: skip
@@ -114,10 +116,52 @@ def renew(connection: apsw.Connection, version: int, renewal_id: str, claim: Cla
     return extended
 
 
-def list_steps(
-    connection: apsw.Connection, run_id: str | None, status: str | None, after: int, limit: int
+def list_steps(  # noqa: PLR0913, PLR0917 - what is asked for, each as its column
+    connection: apsw.Connection, run_id: str | None, status: str | None, after: int, limit: int, job_id: str | None
 ) -> list[Row]:
-    return fetch_named(connection, _SQL["listing"], (run_id, status, after, limit))
+    return _steps(connection, fetch(connection, _SQL["listing"], (run_id, status, after, limit, job_id)))
+
+
+def find_held(connection: apsw.Connection, run_id: str, worker_id: str) -> Row | None:
+    found = fetch_one(connection, _SQL["held"], (run_id, worker_id))
+    if found is None:
+        return None
+    held = dict(zip(CLAIMED, found, strict=True))
+    return held | {"payload": policy.parse_json(held["payload"])}
+
+
+def find_receipt(connection: apsw.Connection, run_id: str, step_id: str) -> Row | None:
+    rows = fetch_named(connection, _SQL["receipt_of"], (run_id, step_id))
+    return rows[0] if rows else None
+
+
+def newest_steps(connection: apsw.Connection, status: str | None, before: int, limit: int) -> list[Row]:
+    name = "newest_open" if status in OPEN else "newest"
+    return _steps(connection, fetch(connection, _SQL[name], (status, before, limit)))[::-1]
+
+
+def _steps(connection: apsw.Connection, places: Sequence[tuple[int, ...]]) -> list[Row]:
+    """Return the steps at these places, in the order they were posted."""
+    rows = fetch_named(connection, _SQL["steps"], (json.dumps([place for (place,) in places]),))
+    return [row | {"is_expired": bool(row["is_expired"])} for row in rows]
+
+
+def count_steps(connection: apsw.Connection) -> tuple[int, int, int, int]:
+    """Return how many are pending, leased, leased with an expired lease, and how many there are."""
+    pending, leased, expired, steps = fetch(connection, _SQL["count_open"], ())[0]
+    return pending, leased, expired, steps
+
+
+def show_step(connection: apsw.Connection, step_id: str) -> Row:
+    found = fetch_one(connection, _SQL["shown"], (step_id,))
+    if found is None:
+        raise MessageCassetteError(f"Step not found: {step_id!r}")
+    place, payload, worker, receipt = found
+    return _steps(connection, [(place,)])[0] | {
+        "payload": policy.parse_json(payload),
+        "receipt_worker": worker,
+        "receipt": None if receipt is None else policy.parse_json(receipt),
+    }
 
 
 def find_receipts(connection: apsw.Connection, run_id: str, idempotency_key: str) -> list[Row]:

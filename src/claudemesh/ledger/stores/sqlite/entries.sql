@@ -35,8 +35,8 @@ VALUES (
 )
 RETURNING lease_expires_at
 
--- name: listing
--- Steps in the order they were posted, a page at a time, with how they stand.
+-- name: steps
+-- How steps stand, by their places, in the order they were posted.
 SELECT s.rowid AS place, m.run_id, m.message_id, s.job_id, j.intent, s.step_id, j.ordinal AS job_ordinal, s.ordinal,
   CASE WHEN s.status = 'LEASED' AND s.lease_expires_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now') THEN 1 ELSE 0 END
     AS is_expired,
@@ -46,7 +46,16 @@ FROM cassette_steps AS s
 JOIN cassette_jobs AS j ON j.job_id = s.job_id
 JOIN cassette_messages AS m ON m.message_id = j.message_id
 LEFT JOIN cassette_receipts AS r ON r.step_id = s.step_id
-WHERE s.rowid > ?3 AND (?1 IS NULL OR m.run_id = ?1) AND (?2 IS NULL OR s.status = ?2)
+WHERE s.rowid IN (SELECT value FROM json_each(?1))
+ORDER BY s.rowid
+
+-- name: listing
+-- The places of steps in the order they were posted, a page at a time.
+SELECT s.rowid
+FROM cassette_steps AS s
+JOIN cassette_jobs AS j ON j.job_id = s.job_id
+JOIN cassette_messages AS m ON m.message_id = j.message_id
+WHERE s.rowid > ?3 AND (?1 IS NULL OR m.run_id = ?1) AND (?2 IS NULL OR s.status = ?2) AND (?5 IS NULL OR s.job_id = ?5)
 ORDER BY s.rowid LIMIT ?4
 
 -- name: receipts
@@ -66,3 +75,50 @@ FROM cassette_messages AS m
 JOIN cassette_jobs AS j ON j.message_id = m.message_id AND j.ordinal = 1
 JOIN cassette_steps AS s ON s.job_id = j.job_id AND s.ordinal = 1
 WHERE m.run_id = ?1 AND m.idempotency_key = ?2
+
+-- name: held
+-- The step of a run that a worker holds, the first of them.
+SELECT s.step_id, s.job_id, j.message_id, s.ordinal, s.payload_json, s.fencing_token, s.lease_expires_at
+FROM cassette_steps AS s
+JOIN cassette_jobs AS j ON j.job_id = s.job_id
+JOIN cassette_messages AS m ON m.message_id = j.message_id
+WHERE m.run_id = ?1 AND s.lease_owner = ?2 AND s.status = 'LEASED'
+  AND s.lease_expires_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+ORDER BY s.rowid LIMIT 1
+
+-- name: receipt_of
+-- The receipt of one step.
+SELECT r.receipt_id, r.step_id, r.job_id, r.worker_id, r.fencing_token, r.outcome, r.receipt_json, r.created_at
+FROM cassette_receipts AS r
+JOIN cassette_jobs AS j ON j.job_id = r.job_id
+JOIN cassette_messages AS m ON m.message_id = j.message_id
+WHERE m.run_id = ?1 AND r.step_id = ?2
+
+-- name: newest
+-- The places of steps of all runs, the newest first. What is committed is most of it: a few are looked at in vain.
+SELECT rowid FROM cassette_steps WHERE rowid < ?2 AND (?1 IS NULL OR status = ?1) ORDER BY rowid DESC LIMIT ?3
+
+-- name: newest_open
+-- As `newest`, of what is not committed: found in the index of that, however much is.
+SELECT rowid FROM cassette_steps
+WHERE (status = 'PENDING' OR status = 'LEASED') AND status = ?1 AND rowid < ?2
+ORDER BY rowid DESC LIMIT ?3
+
+-- name: count_open
+-- How many wait, how many are held, and how many of these leases ended; and how many steps there are: their places
+-- have no holes.
+SELECT
+  (SELECT count(*) FROM cassette_steps WHERE (status = 'PENDING' OR status = 'LEASED') AND status = 'PENDING'),
+  (SELECT count(*) FROM cassette_steps WHERE (status = 'PENDING' OR status = 'LEASED') AND status = 'LEASED'),
+  (
+    SELECT count(*) FROM cassette_steps WHERE (status = 'PENDING' OR status = 'LEASED') AND status = 'LEASED'
+      AND lease_expires_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+  ),
+  (SELECT coalesce(max(rowid), 0) FROM cassette_steps)
+
+-- name: shown
+-- One step by its id: its place, what was asked, and what its receipt says.
+SELECT s.rowid, s.payload_json, r.worker_id, r.receipt_json
+FROM cassette_steps AS s
+LEFT JOIN cassette_receipts AS r ON r.step_id = s.step_id
+WHERE s.step_id = ?1
