@@ -9,6 +9,8 @@ from claudemesh.runtime.observe import Level
 
 @dataclass(frozen=True, slots=True)
 class RelayStarted:
+    """The relay listens."""
+
     name: ClassVar[str] = "edge.relay_started"
     upstream: str
     version: str
@@ -16,12 +18,16 @@ class RelayStarted:
 
 @dataclass(frozen=True, slots=True)
 class RelayStopped:
+    """The relay has stopped."""
+
     name: ClassVar[str] = "edge.relay_stopped"
     exit_code: int
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLost:
+    """The upstream does not answer any more: writes are queued from now on."""
+
     name: ClassVar[str] = "edge.upstream_lost"
     level: ClassVar[Level] = "warning"
     reason: str
@@ -29,6 +35,8 @@ class UpstreamLost:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamReached:
+    """The upstream answers again: what waits is replayed."""
+
     name: ClassVar[str] = "edge.upstream_reached"
 
 
@@ -43,6 +51,8 @@ class UpstreamRefusedUs:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeQueued:
+    """A write waits in the outbox, and its caller was told so."""
+
     name: ClassVar[str] = "edge.envelope_queued"
     level: ClassVar[Level] = "debug"  # a line for each would cost more than the envelope
     outbox_id: str
@@ -51,6 +61,8 @@ class EnvelopeQueued:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeSettled:
+    """A try of an envelope was answered, or given up: `outcome` is what became of it."""
+
     name: ClassVar[str] = "edge.envelope_settled"
     level: ClassVar[Level] = "debug"
     seq: int
@@ -81,6 +93,8 @@ class EnvelopeDecided:
 
 @dataclass(frozen=True, slots=True)
 class WriteRefused:
+    """A write could neither go nor wait, and its caller was told so."""
+
     name: ClassVar[str] = "edge.write_refused"
     level: ClassVar[Level] = "warning"
     reason: str
@@ -112,6 +126,8 @@ class OutboxUnusable:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
+    """Something an operator should know and nobody has to act on at once."""
+
     name: ClassVar[str] = "edge.warned"
     level: ClassVar[Level] = "warning"
     code: str

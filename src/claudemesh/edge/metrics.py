@@ -18,7 +18,7 @@ class EdgeMetrics:
         self._outbox = outbox
         self._reach = reach
         self._world = world
-        self._metrics = metrics = Metrics()
+        self.metrics = metrics = Metrics()
         self._pending = metrics.gauge("cm_edge_outbox_pending", "Envelopes that wait to be sent, or are out.").of()
         self._age = metrics.gauge("cm_edge_outbox_oldest_age_seconds", "Age of the oldest that waits.").of()
         self._conflicts = metrics.gauge(
@@ -47,7 +47,7 @@ class EdgeMetrics:
         self._conflicts.set(figures.conflicts)
         self._dead.set(figures.dead)
         self._reachable.set(int(self._reach.is_online))
-        return self._metrics.render()
+        return self.metrics.render()
 
     def _settled(self, event: EnvelopeSettled) -> None:
         if event.outcome in _FAILURES:

@@ -10,12 +10,12 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from claudemesh.edge import policy
+from claudemesh.edge import door, policy
 from claudemesh.edge.events import EnvelopeDecided
 from claudemesh.edge.keeping import holds_credential
 from claudemesh.edge.model import ALONE, WORDS, Envelope, EnvelopeSeen, EnvelopeShown, Exportable, Submission
 from claudemesh.edge.ports import OperatedStore
-from claudemesh.kernel.errors import InvalidRequest, NotFound, StateError
+from claudemesh.kernel.errors import InvalidRequest, NotFound, RequestError, StateError
 from claudemesh.kernel.fingerprint import Fingerprint
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.kernel.secrets import find_secret
@@ -119,10 +119,13 @@ class Operating:
     def _imported(self, number: int, line: bytes) -> Submission:
         try:
             one = msgspec.json.decode(line, type=Exported)
-            body = policy.body_of(one.envelope)
             fingerprint = Fingerprint(bytes.fromhex(one.fingerprint))
         except (ValueError, msgspec.MsgspecError) as error:
             raise InvalidRequest(f"line {number} is no exported envelope") from error
+        try:
+            body = door.parse_body(bytes(one.envelope.body))
+        except RequestError as error:
+            raise InvalidRequest(f"line {number} holds a body that no relay takes: {error}") from error
         if one.form != FORM or one.state not in ("queued", "sending", "conflict", "dead") or len(fingerprint) != 32:  # noqa: PLR2004
             raise InvalidRequest(f"line {number} is no exported envelope that can be queued")
         if find_secret(body) is not None or any(map(holds_credential, _told(one))):

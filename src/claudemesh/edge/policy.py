@@ -11,6 +11,7 @@ import orjson
 
 from claudemesh.edge.model import Answer, Envelope, Expectation, Rebase
 from claudemesh.kernel.secrets import find_secret_text
+from claudemesh.wire.json import dump_json
 
 QUEUED_BYTES_MAX: Final = 256 * 1024  # of a body that may wait
 
@@ -75,7 +76,7 @@ def with_expectation(envelope: Envelope, wanted: Expectation) -> Envelope:
         fields[EXPECTED_UPDATED_AT] = wanted.updated_at
     if wanted.status is not None:
         fields[EXPECTED_STATUS] = wanted.status
-    return msgspec.structs.replace(envelope, body=msgspec.Raw(orjson.dumps(fields)), if_match=wanted.if_match)
+    return msgspec.structs.replace(envelope, body=msgspec.Raw(dump_json(fields)), if_match=wanted.if_match)
 
 
 def derive_rebase(envelope: Envelope, answer: Answer) -> Rebase | None:

@@ -15,6 +15,7 @@ from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream
 from claudemesh.kernel.errors import DependencyError, NotFound
 from claudemesh.runtime.world import World
 from claudemesh.wire.instants import render_instant
+from claudemesh.wire.json import dump_json
 
 STALE_BYTES_MAX: Final = 1 << 20
 
@@ -73,4 +74,4 @@ def _marked(body: bytes, since: str) -> bytes:
         shown = orjson.loads(body)
     except orjson.JSONDecodeError:
         return body
-    return orjson.dumps({**shown, "stale": True, "stale_since": since}) if isinstance(shown, dict) else body
+    return dump_json({**shown, "stale": True, "stale_since": since}) if isinstance(shown, dict) else body

@@ -27,6 +27,7 @@ from claudemesh.outbox.ports import SendingStore
 from claudemesh.outbox.reading import read_outcome
 from claudemesh.outbox.sender import Sender
 from claudemesh.runtime.world import World
+from claudemesh.wire.json import dump_json
 
 UNSENDABLE: Final = Answer(status=400, body=b'{"code": "unsendable"}')
 MARGIN_MS: Final = DAY_MS  # before the upstream forgets a key
@@ -165,7 +166,7 @@ class Replay(Sender[str, Upstream, Outcome, Settlement]):
         return self._read_answer(row, outcome.envelope, outcome.answer, others_pass=others_pass)
 
     def _read_conflict(self, row: Row, outcome: Outcome, now: int) -> Settlement:
-        theirs = orjson.dumps(outcome.theirs) if outcome.theirs is not None else None
+        theirs = dump_json(outcome.theirs) if outcome.theirs is not None else None
         if policy.holds(outcome.theirs, outcome.envelope):
             answer = Answer(status=200, headers=((b"content-type", b"application/json"),), body=theirs or b"")
             return Settlement(

@@ -32,6 +32,7 @@ RETRY_MS: Final = 5_000  # when to come back with what cannot be queued
 
 _BY_PROGRESS: Final = ("queued", "sending", "conflict")
 _JSON: Final[Headers] = ((b"content-type", b"application/json"),)
+_REPLAYED: Final = (b"idempotent-replayed", b"true")  # the key stood for this very write
 
 
 class Relaying:
@@ -194,7 +195,8 @@ class Relaying:
         if states:
             upstream = "reachable" if self._reach.is_online else "unreachable"
             state = min(states, key=_BY_PROGRESS.index)
-            return _receipt([row.outbox_id for row in rows], write.key, state, upstream)
+            told = _receipt([row.outbox_id for row in rows], write.key, state, upstream)
+            return told._replace(headers=(*told.headers, _REPLAYED))
         if write.routed.route_class is RouteClass.BULK:
             return _replayed_bulk(write, rows)
         return _replayed(rows[0].answer)
@@ -231,7 +233,7 @@ def _replayed(answer: Answer | None) -> Answer:
     body = answer.body or b'{"acked": true, "answer": "not kept"}'
     if not answer.body:
         headers = _JSON
-    return Answer(status=answer.status, headers=(*headers, (b"idempotent-replayed", b"true")), body=body)
+    return Answer(status=answer.status, headers=(*headers, _REPLAYED), body=body)
 
 
 def _replayed_bulk(write: Write, rows: Sequence[StandingRow]) -> Answer:
@@ -243,7 +245,7 @@ def _replayed_bulk(write: Write, rows: Sequence[StandingRow]) -> Answer:
         told = _replayed(row.answer)
         entry = (part.lane or "").partition("/")[2]
         items.append({"id": entry, "http_status": told.status, name: orjson.Fragment(told.body)})
-    return Answer(200, (*_JSON, (b"idempotent-replayed", b"true")), orjson.dumps({"items": items}))
+    return Answer(200, (*_JSON, _REPLAYED), orjson.dumps({"items": items}))
 
 
 def _conflict(word: str, standing: StandingRow, presented: Fingerprint) -> KeyReused:

@@ -1,10 +1,15 @@
 """The settings of a relay, `edge.toml` in the home, each with what it is for. Read by `runtime.settings`."""
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
+from claudemesh.runtime.settings import load
+
+FILE: Final = "edge.toml"
+PREFIX: Final = "CLAUDEMESH_EDGE__"  # CLAUDEMESH_EDGE__LISTEN is `listen`: a broker here has one, too
 LISTEN_DEFAULT: Final = "127.0.0.1:18080"
 UPSTREAM_DEFAULT: Final = "http://127.0.0.1:18000"
 EXPIRY_DAYS_DEFAULT: Final = 30
@@ -63,3 +68,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     limits: Limits = Limits()
     keeping: Keeping = Keeping()
+
+
+def load_settings(root: Path) -> EdgeSettings:
+    """Return the settings of the relay of a home: those of its file, and of the environment, which wins."""
+    return load(EdgeSettings, root / FILE, prefix=PREFIX)

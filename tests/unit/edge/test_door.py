@@ -320,7 +320,7 @@ def test_54_commas_and_colons_in_a_text_are_no_parts() -> None:
 @pytest.mark.req("R4")
 def test_55_a_gzip_bomb_is_refused_as_soon_as_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     packing = zlib.compressobj(9, wbits=31)
-    bomb = b"".join(packing.compress(b"\0" * (1 << 20)) for _ in range(1_024)) + packing.flush()
+    bomb = b"".join(packing.compress(b"\0" * (1 << 20)) for _ in range(64)) + packing.flush()
     made = 0
     real = zlib.decompressobj
 

@@ -19,15 +19,16 @@ import orjson
 
 from claudemesh.cli.command import DONE, FAILED, Command, Session
 from claudemesh.cli.render import Output, escape
-from claudemesh.cli.statehub.asking import Answered, Api
-from claudemesh.cli.statehub.desk import RelayDesk
 from claudemesh.cli.statehub.stage import Stage, opened
+from claudemesh.edge.asking import Answered, Api
+from claudemesh.edge.desk import RelayDesk
 from claudemesh.edge.stores.sqlite import outbox as edge_store
 from claudemesh.hub.stores import sqlite as hub_store
 from claudemesh.kernel.errors import MeshError
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.patience import wait_until
 from claudemesh.runtime.processes import pause
+from claudemesh.runtime.progress import Waiting
 from claudemesh.runtime.tokens import fresh_token
 from claudemesh.storage.sqlfile import load_queries
 from claudemesh.storage.sqlite import Database, Schema
@@ -79,8 +80,8 @@ def drill(session: Session, *, keep: bool) -> int:
     began_ms = clock.monotonic_ms()
     folder, secret = Path(tempfile.mkdtemp(prefix="statehub-drill-")), fresh_token()
     try:
-        with opened(folder, secret) as stage:
-            steps = list(_run(Drill(stage, secret), out))
+        with opened(folder, secret) as stage, session.waiting("rehearsing", by_thread=False) as shown:
+            steps = list(_run(Drill(stage, secret), out, shown))
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -96,9 +97,11 @@ def drill(session: Session, *, keep: bool) -> int:
     return DONE if is_good else FAILED
 
 
-def _run(drill: "Drill", out: Output) -> Iterator[dict[str, Any]]:
+def _run(drill: "Drill", out: Output, shown: Waiting) -> Iterator[dict[str, Any]]:
     """Go through the steps, telling each as it is done, up to the first that fails."""
-    for name, step in drill.steps():
+    steps = drill.steps()
+    for number, (name, step) in enumerate(steps):
+        shown.reach(number, len(steps), escape(name))
         try:
             ok, detail = True, step()
         except NotSoError as error:
@@ -109,7 +112,7 @@ def _run(drill: "Drill", out: Output) -> Iterator[dict[str, Any]]:
             ok, detail = False, f"{type(error).__name__}: {error}"
         if not out.as_json:
             mark = out.paint("✓", "green") if ok else out.paint("✗", "red")
-            out.write([f"{mark} {escape(name)}: {escape(detail)}"])
+            shown.aside(lambda line: out.write([line]), f"{mark} {escape(name)}: {escape(detail)}")
         yield {"name": name, "ok": ok, "detail": detail}
         if not ok:
             return

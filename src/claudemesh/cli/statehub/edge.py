@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from claudemesh.cli.command import Command, Session, parse_listen
+from claudemesh.cli.main import VERSION
 from claudemesh.cli.main import run as run_command
 from claudemesh.cli.render import escape
 from claudemesh.edge.credentials import TOKEN
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from claudemesh.edge.app import Place
     from claudemesh.edge.settings import EdgeSettings
 
-FILE: Final = "edge.toml"
-OURS: Final = "CLAUDEMESH_EDGE__"  # CLAUDEMESH_EDGE__LISTEN is `listen`: a broker on the same machine has one, too
 FILES: Final = ("token_file", "routes")
 
 
@@ -41,6 +40,7 @@ FILES: Final = ("token_file", "routes")
 @click.option(
     "--require-token/--no-require-token", default=None, help="Ask callers for the token in edge/local_token."
 )
+@VERSION
 @click.pass_obj
 def edge(session: Session, /, **said: Any) -> int:  # noqa: ANN401 - as the options name them
     """Relay writes to a State Hub, and keep them while it is away, until stopped; logs to standard error.
@@ -63,10 +63,9 @@ def build_settings(session: Session, said: dict[str, Any]) -> "EdgeSettings":
     """Put together what the file, the environment and the command line say; the command line wins."""
     from msgspec.structs import replace  # noqa: PLC0415 - not for `--help`
 
-    from claudemesh.edge.settings import EdgeSettings  # noqa: PLC0415 - as above
-    from claudemesh.runtime.settings import load  # noqa: PLC0415 - as above
+    from claudemesh.edge.settings import load_settings  # noqa: PLC0415 - as above
 
-    settings = load(EdgeSettings, session.home.root / FILE, prefix=OURS)
+    settings = load_settings(session.home.root)
     # What a file names lies beside it, wherever the command is given.
     beside = {
         name: str(session.home.root / path) for name in FILES if (path := getattr(settings, name)) is not None

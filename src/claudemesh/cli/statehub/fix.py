@@ -7,7 +7,7 @@ at the end: only what the hub then shows counts as done. A write that a relay qu
              item: {kind, id, hub_id, what, where, …}
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,6 @@ import click
 
 from claudemesh.cli.command import DONE, FAILED, Command, Session
 from claudemesh.cli.render import Output, escape
-from claudemesh.cli.statehub.asking import Answered, Api, NobodyThere
 from claudemesh.cli.statehub.consistency import (
     Action,
     Cannot,
@@ -31,6 +30,7 @@ from claudemesh.cli.statehub.consistency import (
     wanted_of,
 )
 from claudemesh.cli.statehub.workplans import read_workplans
+from claudemesh.edge.asking import Answered, Api, NobodyThere
 from claudemesh.kernel.errors import ConnectionLost, DeadlineExceeded, DependencyError, RequestError
 from claudemesh.wire import problem
 
@@ -66,7 +66,8 @@ def fix_consistency(
     """Make the hub match the repository's workplan files; exit 0 if it does."""
     wanted = read_wanted(repo)
     api = _hub(session, upstream, token_file)
-    report = dry_plan(api, wanted) if dry_run else fix(api, wanted)
+    with session.waiting("comparing") as shown:
+        report = dry_plan(api, wanted) if dry_run else fix(api, wanted, shown.reach)
     document = {"repo": str(repo), "hub": api.where, "dry_run": dry_run, **report}
     session.out.document(document, report_lines(session.out, document))
     return DONE if report["matches"] else FAILED
@@ -162,10 +163,12 @@ def dry_plan(api: Api, wanted: list[Wanted]) -> Item:
     return {"matches": not report["changed"] and not report["failed"], **report}
 
 
-def fix(api: Api, wanted: list[Wanted]) -> Item:
+def fix(api: Api, wanted: list[Wanted], reach: Callable[[int, int], None] = lambda *_: None) -> Item:
     """Do what is to be done, then look again: what the hub does not show is not done, whatever it answered."""
     report = _empty()
-    for action in plan(wanted, read_rows(api)):
+    actions = plan(wanted, read_rows(api))
+    for number, action in enumerate(actions):
+        reach(number, len(actions))
         item = _do(api, action)
         report[_PLACE[item["what"]]].append(item)
     wrong = [action for action in plan(wanted, read_rows(api)) if not isinstance(action, Right)]

@@ -32,7 +32,7 @@ STORE: Final = click.option(
     "--store",
     type=parse_store,
     metavar="URL",
-    help=f"{SQLITE}PATH or {POSTGRES[0]}HOST/NAME [default: hub.db in the home]",
+    help=f"Its store: {SQLITE}PATH or {POSTGRES[0]}HOST/NAME. [default: hub.db in the home]",
 )
 
 
@@ -61,7 +61,14 @@ def idempotency() -> None:
 @idempotency.command("list")
 @STORE
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Begin after this one.")
-@click.option("--limit", type=click.IntRange(1, PAGE_MAX), default=100, show_default=True, help="How many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, PAGE_MAX),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="At most so many.",
+)
 @click.pass_obj
 def list_keys(session: Session, store: str | None, after: int, limit: int) -> None:
     """List the keys that callers used and what became of them, without bodies; a hub may be running."""
@@ -83,7 +90,7 @@ def build_settings(session: Session, said: dict[str, str | None]) -> "HubSetting
     from claudemesh.runtime.settings import load  # noqa: PLC0415 - as above
 
     session.home.ensure()
-    settings = load(_file_settings(session.home.hub_db), session.home.root / FILE, prefix=OURS)
+    settings = load(file_settings(session.home.hub_db), session.home.root / FILE, prefix=OURS)
     # What a file names lies beside it, wherever the command is given.
     path = settings.token_file
     beside = {} if path is None else {"token_file": str(session.home.root / path)}
@@ -91,11 +98,11 @@ def build_settings(session: Session, said: dict[str, str | None]) -> "HubSetting
     return replace(settings, **{**beside, **given})
 
 
-def _file_settings(hub_db: Path) -> "type[HubSettings]":
+def file_settings(hub_db: Path) -> "type[HubSettings]":
     """Return the settings with a store: the home's own, which the file need not name."""
-    from claudemesh.hub.settings import HubSettings  # noqa: PLC0415 - as above
+    from claudemesh.hub.settings import HubSettings, Store  # noqa: PLC0415 - as above
 
     class FileSettings(HubSettings, frozen=True, kw_only=True):
-        store: str = f"sqlite:///{hub_db}"
+        store: Store = f"sqlite:///{hub_db}"
 
     return FileSettings

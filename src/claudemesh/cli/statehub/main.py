@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from claudemesh.cli.command import Group
-from claudemesh.cli.main import run
+from claudemesh.cli.main import VERSION, run
 
 COMMANDS = {
     "serve": "statehub.hub:serve",
@@ -18,6 +18,7 @@ COMMANDS = {
 
 
 @click.group(cls=Group, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@VERSION
 def root() -> None:
     """Progress, messages, decisions and tasks of many agents, written once however often they are sent."""
 

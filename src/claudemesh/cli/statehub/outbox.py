@@ -1,15 +1,6 @@
 """`statehub outbox`: what waits for the hub, and what an operator decides about it.
 
-The relay is asked if it runs; else its file is opened, under the lock. Shapes of `--json`:
-
-    status                  {running, upstream, upstream_reachable, pending, oldest_pending_age_s, conflicts, dead,
-                            outbox_usable, nothing_waits, outage_over, why: […], …}; exit 0 if nothing waits
-    list                    {items: [envelope], next_cursor}
-    show, and decisions     envelope with mine, theirs, answer and happened
-    replay                  {pending, conflicts, dead, upstream_reachable}
-    export                  {items: [line]}, or with --file {exported, file}
-    import                  {imported, known}
-    recover                 {damaged, saved?, missing?, kept_at?}
+The relay is asked if it runs; else its file is opened, under the lock.
 """
 
 import os
@@ -27,7 +18,7 @@ from claudemesh.kernel.errors import InvalidRequest
 from claudemesh.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from claudemesh.cli.statehub.desk import Desk, Verb
+    from claudemesh.edge.desk import Desk, Verb
 
 STATES: Final = ("queued", "sending", "acked", "conflict", "dead", "cancelled")
 PAGE_MAX: Final = 1_000
@@ -71,7 +62,14 @@ def status(session: Session) -> int:
 @outbox.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="CURSOR", help="Go on where a page ended.")
-@click.option("--limit", type=click.IntRange(1, PAGE_MAX), default=100, show_default=True, help="How many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, PAGE_MAX),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="At most so many.",
+)
 @click.pass_obj
 def list_envelopes(session: Session, state: str | None, after: int, limit: int) -> None:
     """List envelopes in the order in which they were accepted."""
@@ -111,14 +109,19 @@ def replay(session: Session, wait_s: float) -> int:
     desk = _desk(session)
     desk.replay()
     found: dict[str, Any] = {}
+    at_first = 0
 
     def is_sent() -> bool:
+        nonlocal at_first
         if found:
             pause(LOOK_S)
         found.update(desk.status())
+        at_first = max(at_first, found["pending"])
+        shown.reach(at_first - found["pending"], at_first)
         return not found["pending"]
 
-    is_done = wait_until(is_sent, wait_s)
+    with session.waiting("replaying") as shown:
+        is_done = wait_until(is_sent, wait_s)
     names = ("pending", "conflicts", "dead", "upstream_reachable")
     document = {name: found[name] for name in names}
     reach = "" if found["upstream_reachable"] else "; the hub cannot be reached"
@@ -178,7 +181,8 @@ def export(session: Session, path: Path | None) -> None:
     from claudemesh.cli.render import render_json  # noqa: PLC0415 - only here
     from claudemesh.runtime.home import write_private  # noqa: PLC0415 - only here
 
-    items = list(_desk(session).export())
+    with session.waiting("reading the outbox"):
+        items = list(_desk(session).export())
     lines = [render_json(one) for one in items]
     if path is None:
         session.out.document({"items": items}, lines)
@@ -204,7 +208,8 @@ def import_(session: Session, path: str, by: str | None) -> None:
     """
     lines = read_lines(_read(path))
     session.home.ensure()  # on a machine that is new to this, the import is what comes first
-    done = _desk(session).import_(lines, by or login_name())
+    with session.waiting("importing"):
+        done = _desk(session).import_(lines, by or login_name())
     said = f"{escape(done['imported'])} envelopes queued, {escape(done['known'])} known already"
     session.out.document(done, [said])
 
@@ -240,9 +245,10 @@ def _read(path: str) -> bytes:
 @click.pass_obj
 def recover(session: Session) -> None:
     """Save what can be read of a damaged outbox into a new one, and keep the damaged file."""
-    from claudemesh.cli.statehub.desk import recover_outbox  # noqa: PLC0415 - only here
+    from claudemesh.edge.desk import recover_outbox  # noqa: PLC0415 - only here
 
-    saved = recover_outbox(session.home.edge_dir, SystemClock())
+    with session.waiting("reading the outbox"):
+        saved = recover_outbox(session.home.edge_dir, SystemClock())
     if saved is None:
         session.out.document({"damaged": False}, ["the outbox is sound: there is nothing to recover"])
         return
@@ -259,7 +265,7 @@ def recover(session: Session) -> None:
 
 
 def _desk(session: Session) -> "Desk":
-    from claudemesh.cli.statehub.desk import find_desk  # noqa: PLC0415 - not for `--help`
+    from claudemesh.edge.desk import find_desk  # noqa: PLC0415 - not for `--help`
 
     return find_desk(session.home.edge_dir)
 

@@ -6,56 +6,37 @@ The figures decide one thing, which people and scripts read alike: whether anyth
 from collections.abc import Sequence
 from typing import Any, Final
 
-from claudemesh.cli.render import Output, escape, render_json, when
+from claudemesh.cli.render import Output, age, escape, render_json, when
+from claudemesh.edge import concerns
+from claudemesh.edge.concerns import WAITING, Concern
 
 Json = dict[str, Any]
 
-MINUTE_S: Final = 60
-HOUR_S: Final = 3_600
-DAY_S: Final = 86_400
 CELL_CHARS_MAX: Final = 60
 
 HEADS: Final = ("id", "state", "request", "age", "attempts", "what happened")
 _EXPECTATIONS: Final = {"expected_updated_at": "updated_at", "expected_status": "status"}
 
 
-def age(seconds: int) -> str:
-    """Return how long ago it was, in its two largest units."""
-    if seconds < MINUTE_S:
-        return f"{max(seconds, 0)}s"
-    if seconds < HOUR_S:
-        return f"{seconds // MINUTE_S}m {seconds % MINUTE_S}s"
-    if seconds < DAY_S:
-        return f"{seconds // HOUR_S}h {seconds % HOUR_S // MINUTE_S}m"
-    return f"{seconds // DAY_S}d {seconds % DAY_S // HOUR_S}h"
-
-
 # --- whether an outage is over -----------------------------------------------------------------------
+
+
+_SAID: Final = {
+    Concern.DAMAGED: "the outbox is damaged, and nobody knows what waits in it: `statehub outbox recover`",
+    Concern.PENDING: "{writes} not sent yet, the oldest for {oldest}",
+    Concern.CONFLICTS: "{writes} in conflict: `statehub outbox list --state conflict`, then `resolve`",
+    Concern.DEAD: "{writes} dead: `statehub outbox list --state dead`, then `retry` or `cancel`",
+    Concern.UNREACHABLE: "the hub cannot be reached",
+    Concern.REFUSED: "the hub refuses the relay's credential: nothing is replayed until it is taken",
+}
 
 
 def judge(status: Json) -> Json:
     """Add what the figures mean: whether anything waits, whether the outage is over, and why it is not."""
-    waiting = _waiting(status)
-    away = []
-    if status["upstream_reachable"] is False:
-        away.append("the hub cannot be reached")
-    elif status["upstream_state"] == "refused":
-        away.append("the hub refuses the relay's credential: nothing is replayed until it is taken")
-    return {**status, "nothing_waits": not waiting, "outage_over": not waiting and not away, "why": waiting + away}
-
-
-def _waiting(status: Json) -> list[str]:
-    if not status["outbox_usable"]:
-        return ["the outbox is damaged, and nobody knows what waits in it: `statehub outbox recover`"]
-    pending, conflicts, dead = status["pending"], status["conflicts"], status["dead"]
-    found = []
-    if pending:
-        found.append(f"{_writes(pending)} not sent yet, the oldest for {age(status['oldest_pending_age_s'])}")
-    if conflicts:
-        found.append(f"{_writes(conflicts)} in conflict: `statehub outbox list --state conflict`, then `resolve`")
-    if dead:
-        found.append(f"{_writes(dead)} dead: `statehub outbox list --state dead`, then `retry` or `cancel`")
-    return found
+    found = concerns.judge(status)
+    oldest = age(status["oldest_pending_age_s"])
+    why = [_SAID[one].format(writes=_writes(status.get(one, 0)), oldest=oldest) for one in found]
+    return {**status, "nothing_waits": WAITING.isdisjoint(found), "outage_over": not found, "why": why}
 
 
 def _writes(count: int) -> str:

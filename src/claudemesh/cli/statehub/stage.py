@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from claudemesh.cli.statehub.asking import Answered, Api, NobodyThere
+from claudemesh.edge.asking import Answered, Api, NobodyThere
 from claudemesh.kernel.errors import DependencyError
 from claudemesh.runtime.dice import roll
 from claudemesh.runtime.environment import read_environment

@@ -61,6 +61,8 @@ _HERE: Final = files("claudemesh.edge.stores.sqlite")
 _SQL: Final = load_queries(ROWS_SQL, _HERE / "outbox.sql")
 SCHEMA: Final = Schema(0x636D6565, in_order(*MIGRATIONS, *load_migrations(_HERE / "migrations")))  # "cmee"
 
+TOO_DEEP: Final = "nested too deeply to be shown"
+
 _envelopes: Final = msgspec.json.Decoder(Envelope)
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -425,9 +427,9 @@ def _shown(connection: apsw.Connection, row: Sequence[Any]) -> EnvelopeShown:
     envelope = read_envelope(row[-1])
     return EnvelopeShown(
         seen=_seen(row),
-        mine=None if envelope is None else body_of(envelope),
-        theirs=_json(kept[0]),
-        answer=_json(kept[2]),
+        mine=None if envelope is None else _showable(body_of(envelope)),
+        theirs=_showable(_json(kept[0])),
+        answer=_showable(_json(kept[2])),
         happened=[
             {
                 "at": at,
@@ -468,6 +470,15 @@ def _answer(status: int, headers: str | None, body: bytes | None) -> Answer:
 
 def _render_headers(headers: Headers) -> str:
     return orjson.dumps([(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]).decode()
+
+
+def _showable(value: Any) -> Any:  # noqa: ANN401  JSON is anything
+    """Return the value, or words in its place if it is nested more deeply than every surface can show."""
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return TOO_DEEP
+    return value
 
 
 def _json(body: bytes | None) -> Any:  # noqa: ANN401  JSON is anything

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import msgspec
 import orjson
 
-from claudemesh.cli.statehub.asking import Api, NobodyThere
 from claudemesh.edge.app import opened_outbox
+from claudemesh.edge.asking import TIMEOUT_S, Api, NobodyThere
 from claudemesh.edge.metrics import Figures, read_figures
 from claudemesh.edge.model import STATES, EnvelopeShown
 from claudemesh.edge.operate import Keep, Operating
@@ -71,12 +71,13 @@ def find_desk(folder: Path) -> Desk:
 class RelayDesk:
     """A relay that runs, asked on its Unix socket."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, timeout_s: float = TIMEOUT_S) -> None:
         self._api = Api.at_socket(folder / "sock")
+        self._timeout_s = timeout_s
 
     def answers(self) -> bool:
         try:
-            return self._api.ask("GET", "/health").status == 200  # noqa: PLR2004  HTTP's own number
+            return self._api.ask("GET", "/health", timeout_s=self._timeout_s).status == 200  # noqa: PLR2004  HTTP's own number
         except NobodyThere:
             return False
 
@@ -113,7 +114,7 @@ class RelayDesk:
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401  JSON is anything
         try:
-            return self._api.ask(method, path, body).checked()
+            return self._api.ask(method, path, body, timeout_s=self._timeout_s).checked()
         except NobodyThere as error:
             raise DependencyError(f"the relay stopped meanwhile: {error}") from error
 

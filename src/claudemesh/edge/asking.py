@@ -22,6 +22,7 @@ from claudemesh.kernel.errors import ConfigError, ConnectionLost, DeadlineExceed
 from claudemesh.runtime.home import find_socket
 from claudemesh.wire import problem
 from claudemesh.wire.addresses import explain_distrust
+from claudemesh.wire.json import dump_json
 
 TIMEOUT_S: Final = 30.0
 ANSWER_BYTES_MAX: Final = 256 << 20
@@ -77,7 +78,7 @@ class Api:
         timeout_s: float = TIMEOUT_S,
     ) -> Answered:
         """Ask once. NobodyThere if nothing was sent; ConnectionLost or DeadlineExceeded if nobody knows."""
-        content = None if body is None else orjson.dumps(body)
+        content = None if body is None else dump_json(body)
         sent = {**(headers or {})} if content is None else {"content-type": "application/json", **(headers or {})}
         if self._token is not None:
             sent["authorization"] = f"Bearer {self._token}"
