@@ -39,6 +39,7 @@ from claudemesh.broker.switchboard import Switchboard
 from claudemesh.broker.upkeep import Upkeep
 from claudemesh.kernel.errors import ConfigError, MeshError
 from claudemesh.kernel.rhythm import Rhythm, derive_rhythm
+from claudemesh.runtime.extras import how_to_get
 from claudemesh.runtime.keys import KeyPair
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
@@ -152,7 +153,7 @@ def make_limiter(settings: BrokerSettings, world: World) -> Limiter:
     try:
         from claudemesh.broker.limiters.redis import RedisLimiter  # noqa: PLC0415  an extra that few install
     except ModuleNotFoundError:
-        raise ConfigError("a limiter in Redis needs the extra of that name: install claudemesh[redis]") from None
+        raise ConfigError(f"a limiter in Redis needs an extra: {how_to_get('redis')}") from None
     return RedisLimiter(settings.limiter, window_ms)
 
 

@@ -203,6 +203,7 @@ def _health(parts: Parts) -> Callable[[], Awaitable[Health]]:
             connections=parts.hub.count(),
             delivery_depth=await parts.depth.count(),  # also shows that the store answers
             uptime_s=(clock.monotonic_ms() - started_ms) // 1000,
+            server_time_ms=clock.wall_ms(),
         )
 
     return health

@@ -40,7 +40,7 @@ from claudemesh.broker.presence.model import Because, Settled
 from claudemesh.broker.presence.peers import render_peers
 from claudemesh.broker.service import AcceptService
 from claudemesh.broker.switchboard import Switchboard
-from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.clock import DAY_MS, Clock
 from claudemesh.kernel.errors import Forbidden, InvalidRequest, MeshError, NotFound
 from claudemesh.kernel.ids import parse_client_message_id
 from claudemesh.wire import problem
@@ -51,7 +51,7 @@ IDS_MAX: Final = 1_000
 REPLAY_COUNT: Final = 256
 REPLAY_BYTES: Final = 1024 * 1024
 LEASE_MS_MIN: Final = 1_000
-LEASE_MS_MAX: Final = 24 * 3_600_000
+LEASE_MS_MAX: Final = DAY_MS
 NO_NUL: Final = r"^[^\x00]*$"  # which not every store would keep
 
 Id = Annotated[str, Meta(max_length=128, pattern=NO_NUL)]

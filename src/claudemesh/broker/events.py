@@ -45,6 +45,8 @@ class LimiterFailed:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStarted:
+    """The broker listens."""
+
     name: ClassVar[str] = "broker.started"
     url: str
     version: str
@@ -61,11 +63,15 @@ class EpochBegan:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStopped:
+    """The broker has stopped."""
+
     name: ClassVar[str] = "broker.stopped"
 
 
 @dataclass(frozen=True, slots=True)
 class MemberConnected:
+    """A member's daemon, or one of its sessions, was let in."""
+
     name: ClassVar[str] = "broker.member_connected"
     mesh: str
     member: str
@@ -75,6 +81,8 @@ class MemberConnected:
 
 @dataclass(frozen=True, slots=True)
 class MemberDisconnected:
+    """Its connection is over: `code` is that of the WebSocket, `reason` our own word if we ended it."""
+
     name: ClassVar[str] = "broker.member_disconnected"
     mesh: str
     member: str
@@ -119,6 +127,8 @@ class ConnectionRefused:
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
+    """Messages that could not be delivered were put aside for good; an operator decides."""
+
     name: ClassVar[str] = "broker.dead_lettered"
     level: ClassVar[Level] = "warning"
     mesh: str
@@ -129,6 +139,8 @@ class DeadLettered:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
+    """Retention deleted so many messages, dead letters and ids."""
+
     name: ClassVar[str] = "broker.swept"
     messages: int
     dead_letters: int
@@ -137,6 +149,8 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class OrphansChecked:
+    """The orphan check ran; anything but 0 is a bug."""
+
     name: ClassVar[str] = "broker.orphans_checked"
     violations: int
 

@@ -37,6 +37,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     delivery_depth: int
     uptime_s: int
+    server_time_ms: int  # whoever connects may be at most a minute off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,9 @@ from claudemesh.broker.events import (
 )
 from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.observe import Observer
+from claudemesh.wire.frames import CLOSE_FEATURE_PARAM_BELOW_FLOOR, CLOSE_FEATURE_PARAM_INVALID
 
+_TERMS_REFUSED = (CLOSE_FEATURE_PARAM_INVALID, CLOSE_FEATURE_PARAM_BELOW_FLOOR)
 _OUTCOMES = ("accepted", "duplicate", "refused")
 _CHANGES = ("peer_joined", "peer_left")
 _DIRECTIONS = ("told", "heard")
@@ -41,8 +43,9 @@ class BrokerMetrics:
         self._violations = metrics.gauge(
             "cm_broker_atomicity_violation_found", "What the last orphan check found; anything but 0 is a bug."
         ).of()
-        self.misconfigured = metrics.counter(
-            "cm_broker_dedupe_misconfig_total", "Settings that would forget ids too early, and were refused."
+        self._misconfigured = metrics.counter(
+            "cm_broker_dedupe_misconfig_total",
+            "Connections that a daemon ended since this broker forgets ids too early for it, or does not say when.",
         ).of()
         self.depth = metrics.gauge("cm_broker_delivery_depth", "Deliveries that wait for their recipient.").of()
         self.connections = metrics.gauge("cm_broker_connections", "Members and sessions connected now.").of()
@@ -69,7 +72,12 @@ class BrokerMetrics:
         observer.subscribe(PeerChanged, lambda event: self._changes.of(event.what).inc())
         observer.subscribe(StoodStill, lambda _: self._stood_still.inc())
         observer.subscribe(MemberConnected, lambda _: self.connections.inc())
-        observer.subscribe(MemberDisconnected, lambda _: self.connections.dec())
+        observer.subscribe(MemberDisconnected, self._left)
+
+    def _left(self, event: MemberDisconnected) -> None:
+        self.connections.dec()
+        if event.code in _TERMS_REFUSED:
+            self._misconfigured.inc()
 
     def _accepted(self, event: BatchAccepted) -> None:
         total = sum(event.by_phase.values())

@@ -1,6 +1,6 @@
 """The settings of a broker, each with what it is for. Read by `runtime.settings`, or built by the command line."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -60,7 +60,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
-    """Overruled by LEASE_TTL_MS, PING_INTERVAL_MS and STALE_PONG_THRESHOLD_MS, which the caller reads."""
+    """The variables are the daemon's too, so that both agree without a file."""
 
     lease_ttl_ms: Annotated[
         int,
@@ -68,14 +68,26 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
             ge=LEASE_TTL_MS_MIN,
             le=TIME_MS_MAX,
             description="How long somebody counts as present after the last sign of life.",
+            extra={"variable": "LEASE_TTL_MS"},
         ),
     ] = LEASE_TTL_MS
     ping_interval_ms: Annotated[
-        int, Meta(ge=TIME_MS_MIN, le=TIME_MS_MAX, description="How often a silent connection is pinged.")
+        int,
+        Meta(
+            ge=TIME_MS_MIN,
+            le=TIME_MS_MAX,
+            description="How often a silent connection is pinged.",
+            extra={"variable": "PING_INTERVAL_MS"},
+        ),
     ] = PING_INTERVAL_MS
     stale_pong_ms: Annotated[
         int,
-        Meta(ge=TIME_MS_MIN, le=TIME_MS_MAX, description="How long a connection may be silent before it is ended."),
+        Meta(
+            ge=TIME_MS_MIN,
+            le=TIME_MS_MAX,
+            description="How long a connection may be silent before it is ended.",
+            extra={"variable": "STALE_PONG_THRESHOLD_MS"},
+        ),
     ] = STALE_PONG_MS
 
 
@@ -95,11 +107,13 @@ class Database(msgspec.Struct, frozen=True, kw_only=True):
     ] = 8
 
 
+Store: TypeAlias = Annotated[
+    str, Meta(description="Where messages are kept: sqlite:///PATH or postgresql://HOST/NAME; for tests memory:.")
+]
+
+
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    store: Annotated[
-        str,
-        Meta(description="Where messages are kept: sqlite:///PATH or postgresql://HOST/NAME; for tests memory:."),
-    ]
+    store: Store
     listen: Annotated[str, Meta(description="HOST:PORT; port 0 is any free one.")] = LISTEN_DEFAULT
     limiter: Annotated[
         str, Meta(description="Where budgets are counted: memory:, or in Redis (redis://, rediss:// or unix://).")
@@ -122,7 +136,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         Meta(
             description="The keys of resume tokens, 64 hex digits each, with commas: the first signs, all are "
-            "good. Best given as RESUME_TOKEN_KEY in the environment; without it the store keeps one."
+            "good. Best given as RESUME_TOKEN_KEY in the environment; without it the store keeps one.",
+            extra={"secret": True, "variable": "RESUME_TOKEN_KEY"},
         ),
     ] = None
     database: Database = Database()

@@ -8,7 +8,7 @@ take up.
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from claudemesh.asgi.routes import Router
 from claudemesh.asgi.server import Server, ServerLimits
 from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, bind_unix, port_of
-from claudemesh.asgi.tokens import TokenFile
+from claudemesh.asgi.tokens import AnyOf, TokenFile
 from claudemesh.daemon import identity as identities
 from claudemesh.daemon.connector import Connector
 from claudemesh.daemon.credentials import Credentials
@@ -28,6 +28,7 @@ from claudemesh.daemon.events import CloneSuspected, DaemonStarted, DaemonStoppe
 from claudemesh.daemon.feed import Feed
 from claudemesh.daemon.handshake import LinkSettings, socket_url
 from claudemesh.daemon.http import daemon_routes, public_paths
+from claudemesh.daemon.http.extension import Extend, Extension, extend_by_nothing
 from claudemesh.daemon.http.parts import Parts
 from claudemesh.daemon.identity import Identity
 from claudemesh.daemon.marks import Marks
@@ -39,13 +40,15 @@ from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
 from claudemesh.daemon.sessions import Sessions
 from claudemesh.daemon.settings import DaemonSettings, LiveConfig
+from claudemesh.daemon.settings import Tracing as TracingConfig
 from claudemesh.daemon.stores.schemas import SCHEMA_VERSION
 from claudemesh.daemon.stores.sqlite.inbox import SqliteInboxStore
 from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
 from claudemesh.daemon.sweep import sweep_for_ever
 from claudemesh.daemon.tracing import Tracing
-from claudemesh.kernel.errors import StoreCorrupt
+from claudemesh.kernel.errors import ConfigError, StoreCorrupt
 from claudemesh.outbox.stores.sqlite.salvage import finish_salvage
+from claudemesh.runtime.extras import how_to_get
 from claudemesh.runtime.home import InstanceLock, ensure_private_dir, write_private
 from claudemesh.runtime.logs import JsonLog
 from claudemesh.runtime.world import World, real_world
@@ -58,43 +61,49 @@ STOP_GRACE_S: Final = 5.0
 Ready = Callable[[Path], None]  # called with the socket's path once the daemon answers
 
 
-def run(settings: DaemonSettings, ready: Ready = lambda _: None) -> int:
+def run(settings: DaemonSettings, ready: Ready = lambda _: None, extend: Extend = extend_by_nothing) -> int:
     """Run until SIGTERM or SIGINT; return the exit code. Whatever keeps it from starting is raised."""
 
     async def main() -> int:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        return await serve(settings, real_world(), stop, ready)
+        return await serve(settings, real_world(), stop, ready, extend)
 
     return run_loop(main)
 
 
-async def serve(settings: DaemonSettings, world: World, stop: asyncio.Event, ready: Ready = lambda _: None) -> int:
+async def serve(
+    settings: DaemonSettings,
+    world: World,
+    stop: asyncio.Event,
+    ready: Ready = lambda _: None,
+    extend: Extend = extend_by_nothing,
+) -> int:
     """Serve until `stop` is set. One daemon a state directory: AlreadyRunning if there is one."""
     ensure_private_dir(settings.state_dir)
     with InstanceLock(settings.state_dir / "pid"):
         log = JsonLog(world.clock, settings.state_dir / "daemon.log", stderr=settings.log_to_stderr)
         log.attach(world.observer)
         try:
-            exit_code = await _serve(settings, world, stop, ready)
+            exit_code = await _serve(settings, world, stop, ready, extend)
             world.observer.publish(DaemonStopped(exit_code))
             return exit_code
         finally:
             log.close()
 
 
-async def _serve(settings: DaemonSettings, world: World, stop: asyncio.Event, ready: Ready) -> int:
+async def _serve(settings: DaemonSettings, world: World, stop: asyncio.Event, ready: Ready, extend: Extend) -> int:
     identity = identities.load(settings.state_dir, world.ids.ulid)
     policy = settings.config.clone.policy
     is_elsewhere = identities.judge_host(settings.state_dir, policy) == "differs"
-    async with _stores(settings, world) as (outbox, inbox):
+    async with _traced(settings.config.tracing, world, identity), _stores(settings, world) as (outbox, inbox):
         parts = _assemble(settings, world, identity, outbox, inbox)
         if is_elsewhere and policy == "warn":  # not before somebody counts it
             world.observer.publish(CloneSuspected(policy))
         await parts.receiving.start()
         async with AsyncExitStack() as serving:
-            sock = await serving.enter_async_context(_servers(parts))
+            sock = await serving.enter_async_context(_servers(parts, extend(parts)))
             world.observer.publish(DaemonStarted(identity.joined.slug, identity.joined.name, parts.version))
             ready(sock)
             return await _work(parts, stop, serving)
@@ -150,6 +159,19 @@ def _assemble(
         sessions=sessions,
         started_ms=world.clock.monotonic_ms(),
     )
+
+
+def _traced(tracing: TracingConfig, world: World, identity: Identity) -> AbstractAsyncContextManager[None]:
+    """Send spans while this lasts, if a collector is named; what sends them is loaded only then."""
+    if not tracing.endpoint:
+        return nullcontext()
+    try:
+        from claudemesh.daemon.spans import sending_spans  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigError(
+            f"`tracing.endpoint` is set, and what sends spans is not installed: {how_to_get('otel')}"
+        ) from error
+    return sending_spans(tracing, world, identity)
 
 
 # --- files -------------------------------------------------------------------------------------------
@@ -217,10 +239,10 @@ def _open_inbox(path: Path, world: World) -> SqliteInboxStore:
 
 
 @asynccontextmanager
-async def _servers(parts: Parts) -> AsyncIterator[Path]:
+async def _servers(parts: Parts, extension: Extension) -> AsyncIterator[Path]:
     """Serve on the socket and, where it is enabled, on a loopback port behind the guard."""
     observer, ipc, state_dir = parts.world.observer, parts.settings.config.ipc, parts.settings.state_dir
-    router = Router(daemon_routes(parts), observer, body_bytes_max=ipc.body_bytes_max)
+    router = Router(daemon_routes(parts, extension), observer, body_bytes_max=ipc.body_bytes_max)
     app = InFlight(router, observer, ipc.in_flight_max)
     # Twice, so that one that is too large by a little is read to its end, and answered.
     limits = ServerLimits(request_bytes_max=2 * max(ipc.body_bytes_max, ipc.batch_bytes_max))
@@ -231,13 +253,13 @@ async def _servers(parts: Parts) -> AsyncIterator[Path]:
         listener = bind_tcp("127.0.0.1", ipc.port)
         port = port_of(listener)
         guard = LocalGuard(
-            app,
-            parts.tokens,
+            extension.door(app),
+            AnyOf(parts.tokens, extension.tokens),
             port=port,
             clock=parts.world.clock,
             observer=observer,
             limit=RateLimit(ipc.requests_per_s, ipc.burst),
-            public_paths=public_paths(ipc),
+            public_paths=public_paths(ipc) | extension.public_paths,
         )
         servers.append(Server(guard, [listener], observer, limits=limits))
         write_private(state_dir / "http.port", f"{port}\n".encode())

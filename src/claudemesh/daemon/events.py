@@ -31,6 +31,20 @@ class RowsSettled(msgspec.Struct, frozen=True):
     client_message_ids: list[str]
 
 
+class SendEnded(msgspec.Struct, frozen=True):
+    """The sender is done with a row: the broker has it, or it will not be sent. Made only if somebody traces."""
+
+    name: ClassVar[str] = "daemon.send_ended"
+    level: ClassVar[Level] = "debug"
+    client_message_id: str
+    destination: str
+    event: OutboxEvent
+    reason: str | None
+    attempts: int
+    enqueued_at: int
+    ended_at: int
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryPruned:
     """The broker had the message, and keeps it no more."""
@@ -51,11 +65,16 @@ class RowDied:
 
 
 class MessageReceived(msgspec.Struct, frozen=True):
+    """A message that was new is in the inbox."""
+
     name: ClassVar[str] = "daemon.message_received"
     level: ClassVar[Level] = "debug"
     seq: int
+    client_message_id: str
     broker_message_id: str
     sender_pubkey: str
+    accepted_at: int
+    received_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +99,8 @@ class PeerSeen:
 
 @dataclass(frozen=True, slots=True)
 class SessionRegistered:
+    """A process of this host is shown to the others from now on."""
+
     name: ClassVar[str] = "daemon.session_registered"
     session_pubkey: str
     pid: int
@@ -126,6 +147,8 @@ class BrokerConnected:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDisconnected:
+    """The connection that stood is over; `retry_in_ms` is empty if none is tried again."""
+
     name: ClassVar[str] = "daemon.broker_disconnected"
     reason: str
     retry_in_ms: int | None
@@ -142,6 +165,8 @@ class ConnectingFailed:
 
 @dataclass(frozen=True, slots=True)
 class NegotiationRefused:
+    """The broker's terms cannot be agreed to, and nothing is sent until they can."""
+
     name: ClassVar[str] = "daemon.negotiation_refused"
     level: ClassVar[Level] = "error"
     close_code: int
@@ -179,6 +204,8 @@ class CloneSuspected:
 
 @dataclass(frozen=True, slots=True)
 class InboxSetAside:
+    """The inbox was damaged, and was put aside; the broker delivers anew what was not acknowledged."""
+
     name: ClassVar[str] = "daemon.inbox_set_aside"
     level: ClassVar[Level] = "error"
     moved_to: str
@@ -186,6 +213,8 @@ class InboxSetAside:
 
 @dataclass(frozen=True, slots=True)
 class DaemonStarted:
+    """The daemon answers."""
+
     name: ClassVar[str] = "daemon.started"
     mesh: str
     member: str
@@ -194,6 +223,8 @@ class DaemonStarted:
 
 @dataclass(frozen=True, slots=True)
 class DaemonStopped:
+    """The daemon has stopped."""
+
     name: ClassVar[str] = "daemon.stopped"
     exit_code: int
 
@@ -201,9 +232,24 @@ class DaemonStopped:
 def tell_settled(observer: Observer, settled: Iterable[tuple[ClaimedRow, Settlement]]) -> None:
     """Tell what became of these rows."""
     ids: defaultdict[OutboxEvent, list[str]] = defaultdict(list)
+    is_traced = observer.hears(SendEnded)
     for row, settlement in settled:
         ids[settlement.event].append(row.client_message_id)
         if settlement.event in (OutboxEvent.REFUSED, OutboxEvent.EXPIRED):
             observer.publish(RowDied(row.client_message_id, settlement.last_error))
+        if is_traced and settlement.event is not OutboxEvent.FAILED:
+            observer.publish(_ended(row, settlement))
     for event, client_message_ids in ids.items():
         observer.publish(RowsSettled(event, client_message_ids))
+
+
+def _ended(row: ClaimedRow, settlement: Settlement) -> SendEnded:
+    return SendEnded(
+        client_message_id=row.client_message_id,
+        destination=row.destination.text,
+        event=settlement.event,
+        reason=settlement.last_error,
+        attempts=row.attempts + settlement.attempted,
+        enqueued_at=row.enqueued_at,
+        ended_at=settlement.at,
+    )

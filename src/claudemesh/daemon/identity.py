@@ -187,23 +187,27 @@ def judge_host(state_dir: Path, policy: ClonePolicy, host: Host | None = None) -
     and `allow` the verdict `differs`, which the caller logs and counts, or not.
     """
     host = host or read_host()
+    verdict = compare_host(state_dir, host)
+    if verdict == "unrecorded":
+        record_host(state_dir, host)
+        return "recorded"
+    if verdict == "differs" and policy == "refuse":
+        raise HostMismatch(
+            f"{state_dir} was made on another host. If it moved here, and nothing runs there any more: `claudemesh "
+            "daemon accept-host`. If it is a copy: `claudemesh daemon remint` gives it an identity of its own"
+        )
+    return verdict
+
+
+def compare_host(state_dir: Path, host: Host) -> Literal["same", "unrecorded", "unknown", "differs"]:
+    """Say whether this is the host that the directory was made on, and change nothing."""
     try:
         recorded = _read(state_dir / HOST, _StoredHost).fingerprint
     except FileNotFoundError:
         recorded = None
     if recorded is None:
-        if host.fingerprint is None:
-            return "unknown"
-        record_host(state_dir, host)
-        return "recorded"
-    if recorded == host.fingerprint:
-        return "same"
-    if policy == "refuse":
-        raise HostMismatch(
-            f"{state_dir} was made on another host. If it moved here, and nothing runs there any more: `claudemesh "
-            "daemon accept-host`. If it is a copy: `claudemesh daemon remint` gives it an identity of its own"
-        )
-    return "differs"
+        return "unknown" if host.fingerprint is None else "unrecorded"
+    return "same" if recorded == host.fingerprint else "differs"
 
 
 def _stable_mac(device: Path) -> str:

@@ -18,7 +18,7 @@ from claudemesh.kernel.outbox import OutboxEvent, OutboxState
 from claudemesh.runtime.metrics import Metrics
 from claudemesh.runtime.observe import Observer
 
-_CLASSES = ("2xx", "4xx", "5xx")
+_CLASSES = ("2xx", "3xx", "4xx", "5xx")
 _OPEN = (OutboxState.PENDING.value, OutboxState.INFLIGHT.value, OutboxState.DEAD.value)
 
 
@@ -26,7 +26,7 @@ class DaemonMetrics:
     def __init__(self, outbox: OutboxStore, lag_ms: Callable[[], Awaitable[int]]) -> None:
         self._outbox = outbox
         self._lag_ms = lag_ms
-        metrics = self._metrics = Metrics()
+        metrics = self.metrics = Metrics()
         self._connected = metrics.gauge("cm_daemon_connected", "1 while the broker's connection stands.").of()
         self._lag = metrics.gauge("cm_daemon_lag_ms", "How long the oldest waiting row has waited.").of()
         self._age = metrics.gauge("cm_daemon_outbox_age_seconds", "The same, in seconds.").of()
@@ -75,7 +75,7 @@ class DaemonMetrics:
         self._age.set(lag_ms / 1000)
         for store, pct in disk_pct.items():
             self._disk.of(store).set(pct)
-        return self._metrics.render()
+        return self.metrics.render()
 
     def _settled(self, event: RowsSettled) -> None:
         self._sends.of(event.event).inc(len(event.client_message_ids))

@@ -102,7 +102,7 @@ class OutboxRow:
     delivered_at: int | None
     broker_message_id: str | None
     history_id: int | None
-    fingerprint_prefix: str
+    fingerprint: Fingerprint
     aborted_at: int | None = None
     aborted_by: str | None = None
     superseded_by: str | None = None

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from claudemesh.daemon.model import Destination, Retirement, SendAsked, Settlement, Submission
+from claudemesh.daemon.model import Destination, OutboxRow, Retirement, SendAsked, Settlement, Submission
 from claudemesh.daemon.ports import OutboxStore
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
@@ -18,19 +18,21 @@ from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import (
     BrokerUnreachable,
     DependencyError,
+    IdempotencyConflict,
     InvalidRequest,
     NotFound,
     StaleClaim,
     TransitionRefused,
 )
-from claudemesh.kernel.fingerprint import Priority
+from claudemesh.kernel.fingerprint import Priority, prefix
 from claudemesh.kernel.ids import parse_client_message_id
-from claudemesh.kernel.outbox import MACHINE, OutboxEvent
+from claudemesh.kernel.outbox import MACHINE, OutboxEvent, OutboxState
 from claudemesh.outbox.model import OperatorsRow
 from claudemesh.runtime.world import World
 from claudemesh.wire.frames import parse_item, retire_args
 
 PAGE: Final = 500
+OPERATOR: Final = "operator"
 
 
 class Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +53,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     client_message_id: str | None = None
     broker_message_id: str | None = None
     history_id: int | None = None
+    replayed: bool = False  # it was decided so before, by the same caller: nothing was done now
 
 
 class Operating:
@@ -61,14 +64,23 @@ class Operating:
         self._world = world
 
     async def requeue(
-        self, row_id: str, *, new_client_id: str | None, patch: Patch, force: bool = False
+        self, row_id: str, *, new_client_id: str | None, patch: Patch, force: bool = False, by: str = OPERATOR
     ) -> Decision:
+        """Send it anew. Asked again with the same new id, it answers as the first time, and does nothing.
+
+        With the same new id and another message it is refused: the first one goes out, and this one would not.
+        """
+        made = None if new_client_id is None else await self._made(row_id, new_client_id, by, patch)
+        if made is not None:
+            return made
         row = await self._find(row_id)
         successor = self._successor(row, new_client_id, patch)
-        return await self._close(row, successor, force=force)
+        return await self._close(row, successor, force=force, by=by)
 
-    async def drop(self, row_id: str, *, force: bool = False) -> Decision:
-        return await self._close(await self._find(row_id), None, force=force)
+    async def drop(self, row_id: str, *, force: bool = False, by: str = OPERATOR) -> Decision:
+        """Give it up. Asked again by the same caller, it answers as the first time."""
+        made = await self._made(row_id, None, by)
+        return made or await self._close(await self._find(row_id), None, force=force, by=by)
 
     async def prune(self, after_days: int) -> int:
         """Empty all settled rows that are older, and say how many that were."""
@@ -82,6 +94,51 @@ class Operating:
 
     # --- steps ---------------------------------------------------------------------------------------
 
+    async def _made(
+        self, row_id: str, new_client_id: str | None, by: str, patch: Patch | None = None
+    ) -> Decision | None:
+        """Return the decision if the row was given up so before: by this caller, for a message of this id.
+
+        Raise the conflict if that is another message than the one that is asked for now.
+        """
+        row = await self._outbox.find(row_id)
+        if row is None or row.id != row_id or row.status is not OutboxState.ABORTED or row.aborted_by != by:
+            return None
+        successor = None if row.superseded_by is None else await self._outbox.find(row.superseded_by)
+        if (None if successor is None else successor.client_message_id) != new_client_id:
+            return None
+        if successor is not None and not await self._is_as_asked(row_id, successor, patch or Patch()):
+            return None
+        return Decision(
+            id=row_id,
+            status="aborted",
+            superseded_by=row.superseded_by,
+            client_message_id=new_client_id,
+            replayed=True,
+        )
+
+    async def _is_as_asked(self, row_id: str, successor: OutboxRow, patch: Patch) -> bool:
+        """Say that the row with this patch is what its successor is, or raise the conflict.
+
+        Of a row that was emptied only what is patched is compared, with the successor; False if that is empty, too.
+        """
+        row = await self._outbox.for_operator(row_id)
+        if row is None or not row.payload:
+            row = await self._outbox.for_operator(successor.id)
+        if row is None or not row.payload:
+            return patch == Patch()
+        asked, known = self._asked(row, successor.client_message_id, patch)
+        if asked.to == successor.to:
+            known = Destination.parse(successor.destination)  # whatever the name has come to mean since
+        presented = self._accepting.prepare(asked, known).fingerprint
+        if presented != successor.fingerprint:
+            raise IdempotencyConflict(
+                "this row was sent anew under this id, as another message",
+                conflict=f"outbox_{successor.status}_fingerprint_mismatch",
+                fingerprint_prefix=prefix(presented),
+            )
+        return True
+
     async def _find(self, row_id: str) -> OperatorsRow:
         row = await self._outbox.for_operator(row_id)
         if row is None:
@@ -90,7 +147,10 @@ class Operating:
             raise TransitionRefused(f"the row is {row.state}; only a dead or pending one can be given up")
         return row
 
-    def _successor(self, row: OperatorsRow, new_client_id: str | None, patch: Patch) -> Submission:
+    def _asked(
+        self, row: OperatorsRow, new_client_id: str | None, patch: Patch
+    ) -> tuple[SendAsked, Destination | None]:
+        """Return what is to be sent in the place of a row, and its destination if that is known."""
         item = parse_item(row.payload)
         asked = SendAsked(
             client_message_id=parse_client_message_id(new_client_id or self._world.ids.ulid()),
@@ -100,21 +160,24 @@ class Operating:
             priority=patch.priority or item.priority,
             meta=item.meta if patch.meta is None else patch.meta,
         )
+        return asked, Destination(item.kind, item.ref) if patch.to is None else None
+
+    def _successor(self, row: OperatorsRow, new_client_id: str | None, patch: Patch) -> Submission:
+        asked, known = self._asked(row, new_client_id, patch)
         if asked.client_message_id == row.client_message_id:
             raise InvalidRequest("the old id can never be used again: give another one, or none")
-        known = Destination(item.kind, item.ref) if patch.to is None else None
         submission = self._accepting.prepare(asked, known)
         if submission.refusal is not None:
             raise submission.refusal
         return submission
 
-    async def _close(self, row: OperatorsRow, successor: Submission | None, *, force: bool) -> Decision:
+    async def _close(self, row: OperatorsRow, successor: Submission | None, *, force: bool, by: str) -> Decision:
         if row.attempts > 0:
             accepted = await self._ask_broker(row, force=force)
             if accepted is not None:
                 return await self._conclude_done(row, accepted)
         now = self._world.steady_ms()
-        await self._outbox.retire(Retirement(row=row, at=now, by="operator", successor=successor))
+        await self._outbox.retire(Retirement(row=row, at=now, by=by, successor=successor))
         if successor is None:
             return Decision(id=row.row_id, status="aborted")
         self._receiving.queued((successor.destination,))

@@ -14,6 +14,7 @@ import msgspec
 from claudemesh.daemon.events import tell_settled
 from claudemesh.daemon.model import ClaimedRow, Destination, Settlement
 from claudemesh.daemon.ports import BrokerLink, OutboxStore
+from claudemesh.kernel.clock import HOUR_MS
 from claudemesh.kernel.errors import BrokerUnreachable, DependencyError, MeshError
 from claudemesh.kernel.outbox import OutboxEvent
 from claudemesh.runtime.world import World
@@ -21,7 +22,7 @@ from claudemesh.wire.frames import retire_args
 
 PAGE: Final = 256
 RETIRES_MAX: Final = 16  # calls under way at once
-WAIT_FOR_BROKER_MS: Final = 3_600_000
+WAIT_FOR_BROKER_MS: Final = HOUR_MS
 
 
 class _Retired(msgspec.Struct, frozen=True):

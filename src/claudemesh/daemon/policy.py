@@ -70,7 +70,7 @@ def answer_standing(standing: StandingRow, submission: Submission) -> Answer:
     client_message_id = submission.asked.client_message_id
     match verdict:
         case Busy(word):
-            return Answer(http_status=202, client_message_id=client_message_id, status=word)
+            return Answer(http_status=202, client_message_id=client_message_id, status=word, duplicate=True)
         case Replay(word):
             return Answer(
                 http_status=200,

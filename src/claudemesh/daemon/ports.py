@@ -3,7 +3,7 @@
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -24,6 +24,35 @@ from claudemesh.kernel.outbox import OutboxState
 from claudemesh.outbox.model import OperatorsRow
 from claudemesh.storage.bounds import Bounds
 from claudemesh.wire.frames import DeliverItem, Outcome
+
+Shown = Literal["all", "open", "dead"]
+
+
+class SpansAsked(NamedTuple):
+    """Spans of time of this length since an instant; of what happened in them, the newest so many are looked at."""
+
+    since: int
+    span_ms: int
+    most: int
+
+
+class Pace(NamedTuple):
+    """What happened in one span of time, which is numbered from the epoch, and how long it took."""
+
+    span: int
+    times: int
+    half_ms: int  # of half of them, at most
+    nearly_all_ms: int  # of 99 in 100, at most
+
+
+class OutboxTraffic(NamedTuple):
+    sent: dict[int, int]  # by span
+    accepted: list[Pace]
+
+
+class InboxTraffic(NamedTuple):
+    received: list[Pace]
+    given_up: dict[int, int]  # own sends, by span
 
 
 class OutboxStore(Protocol):
@@ -68,6 +97,11 @@ class OutboxStore(Protocol):
     async def page(self, states: frozenset[OutboxState], after_seq: int, limit: int) -> list[tuple[int, OutboxRow]]:
         """Return rows in these states after a number, oldest first, each with its own number."""
 
+    async def newest(self, which: Shown, before_seq: int, limit: int) -> list[tuple[int, OutboxRow]]:
+        """Return rows before a number, the newest first, each with its own number."""
+
+    async def traffic(self, asked: SpansAsked) -> OutboxTraffic: ...
+
     async def bounds(self) -> Bounds: ...
 
     async def counts(self) -> dict[OutboxState, int]:
@@ -106,6 +140,23 @@ class OutboxStore(Protocol):
     async def recall(self, name: str) -> str | None: ...
 
 
+class Waits(msgspec.Struct, frozen=True):
+    """An unread message, as far as it takes to tell its reader that it is there."""
+
+    broker_message_id: str
+    sender_pubkey: str
+    sender_name: str
+    topic: str | None
+    priority: str
+    received_at: int
+    beginning: str  # of its body
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    messages: list[Waits]
+    unread: dict[str, int]  # all of them, by priority
+
+
 class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message as its reader sees it; `seq` is its place in this daemon's events.
 
@@ -137,6 +188,7 @@ class InboxFilter:
     mentions: str | None = None  # a member's key
     mentions_name: str | None = None  # and its name: either counts
     words: str | None = None  # FTS
+    unread: bool = False  # only what nobody marked as read
 
 
 class Happened(msgspec.Struct, frozen=True):
@@ -217,8 +269,16 @@ class InboxStore(Protocol):
 
     async def unread(self) -> int: ...
 
+    async def waiting(self, priorities: Sequence[str], limit: int, characters: int) -> Waiting:
+        """Return the oldest unread messages of these priorities, one priority after the other, and count them all.
+
+        Of a body there are so many characters, so that the answer stays small whatever was sent.
+        """
+
     async def unread_of(self, session_pubkey: str) -> int:
         """Count what nobody has read yet of all that named this session."""
+
+    async def traffic(self, asked: SpansAsked) -> InboxTraffic: ...
 
     async def sweep(self, sweep: InboxSweep) -> int:
         """Delete one page of what is too old, keeping the ids; return how many events went."""

@@ -26,6 +26,8 @@ LOOK_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PressureHigh:
+    """The outbox is 80 percent full; from 95 on sends are refused."""
+
     name: ClassVar[str] = "daemon.outbox_pressure_high"
     level: ClassVar[Level] = "warning"
     pct: int

@@ -22,8 +22,9 @@ from claudemesh.daemon.ports import BrokerLink, InboxStore, OutboxStore
 from claudemesh.daemon.presence import OF_PEERS, PresenceLog
 from claudemesh.daemon.service import Conditions
 from claudemesh.daemon.settings import LiveConfig
-from claudemesh.daemon.terms import HOUR_MS, Terms
+from claudemesh.daemon.terms import Terms
 from claudemesh.daemon.unfinished import HELD_MAX, Unfinished
+from claudemesh.kernel.clock import HOUR_MS
 from claudemesh.kernel.errors import BrokerUnreachable, DependencyError, MaxAgeAboveWindow, MeshError
 from claudemesh.runtime import points
 from claudemesh.runtime.world import World
@@ -186,7 +187,14 @@ class Receiving:
         self._feed.received(fresh)
         for message in fresh:
             self._world.observer.publish(
-                MessageReceived(message.seq, message.broker_message_id, message.sender_pubkey)
+                MessageReceived(
+                    message.seq,
+                    message.client_message_id,
+                    message.broker_message_id,
+                    message.sender_pubkey,
+                    message.accepted_at,
+                    message.received_at,
+                )
             )
 
     def refused(self, reasons: Sequence[str]) -> None:

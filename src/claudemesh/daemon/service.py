@@ -137,7 +137,9 @@ class Accepting:
         if size > limit:
             return PayloadTooLarge(f"the message has {size} bytes, the mesh takes {limit}", limit_bytes=limit)
         if destination is None:
-            return UnknownDestination()
+            return UnknownDestination(
+                "the members that are known are in `claudemesh peer list`; a topic is #NAME, a queue queue:NAME"
+            )
         return self._conditions.refusal
 
     def _refuse_size(self, payload: bytes) -> MeshError | None:

@@ -61,6 +61,21 @@ class SessionLimits(msgspec.Struct, frozen=True):
     ] = 5.0
 
 
+class Tracing(msgspec.Struct, frozen=True):
+    """`[tracing]`: spans of messages, for a collector of OpenTelemetry; the extra `otel` brings what sends them."""
+
+    endpoint: Annotated[
+        str,
+        Meta(
+            pattern=r"^(https?://([^\s/@?#:\[\]]+|\[[\da-fA-F:.]+\])(:\d{1,5})?(/[^\s@?#]*)?)?$",
+            description="Where spans go by OTLP over HTTP, as http://127.0.0.1:4318/v1/traces; empty is nowhere.",
+        ),
+    ] = ""
+    share: Annotated[
+        float, Meta(ge=0, le=1, description="Which part of all messages; all daemons choose the same ones.")
+    ] = 1.0
+
+
 class Config(msgspec.Struct, frozen=True):
     """The file."""
 
@@ -70,12 +85,14 @@ class Config(msgspec.Struct, frozen=True):
     disk: Disk = Disk()
     clone: Clone = Clone()
     sessions: SessionLimits = SessionLimits()
+    tracing: Tracing = Tracing()
 
 
 class LiveConfig:
     """The configuration in force: read when it is needed, so that `reload` reaches whoever goes by it."""
 
-    FIXED = ("ipc.", "clone.")  # what is read once, at the start; everything else takes effect with a reload
+    # What is read once, at the start; everything else takes effect with a reload.
+    FIXED = ("ipc.", "clone.", "tracing.")
 
     def __init__(self, config: Config) -> None:
         self.config = config

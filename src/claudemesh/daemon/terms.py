@@ -20,8 +20,6 @@ from claudemesh.wire.negotiation import INLINE_BYTES_DEFAULT, Agreed
 
 REMEMBERED_AS: Final = "terms"
 
-HOUR_MS: Final = 3_600_000
-
 
 class OutboxLimits(msgspec.Struct, frozen=True):
     """`[outbox]` of the settings."""

@@ -24,6 +24,7 @@ from claudemesh.daemon import app as daemon_app
 from claudemesh.daemon import identity
 from claudemesh.daemon.identity import Joined
 from claudemesh.daemon.settings import DaemonSettings
+from claudemesh.kernel.clock import HOUR_MS
 from claudemesh.kernel.errors import BrokerUnreachable, DependencyError
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.keys import KeyPair
@@ -40,7 +41,7 @@ NAMES: Final = ("alice", "bob")
 WITHIN_S: Final = 30.0
 
 INVITE_ID: Final = "in-memory"
-INVITE_MS: Final = 3_600_000
+INVITE_MS: Final = HOUR_MS
 
 _ERROR: Final = 400
 

@@ -59,7 +59,7 @@ class Draft:
 class SendReceipt:
     """What a daemon said when it had made a send durable, and how far the message has come as far as is known.
 
-    `status` (queued, inflight or accepted) and `duplicate` (it was accepted before) are of that answer, and stay.
+    `status` (queued, inflight or accepted) and `duplicate` (the id stood before) are of that answer, and stay.
     `state` is the last known of queued, accepted, delivered, read, acted, dead and aborted.
     """
 

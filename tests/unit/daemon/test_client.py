@@ -92,16 +92,22 @@ def test_a_connection_that_the_daemon_closed_meanwhile_is_made_again(
     assert len(daemon.asked) == 2
 
 
-def test_without_a_socket_there_is_no_daemon_and_the_error_names_the_command(tmp_path: Path) -> None:
-    with pytest.raises(NoDaemon, match="claudemesh daemon up"):
-        Client(tmp_path / "sock").health()
+def test_without_a_socket_there_is_no_daemon_and_the_error_names_the_command_and_the_mesh(tmp_path: Path) -> None:
+    with pytest.raises(NoDaemon, match="`claudemesh daemon up --mesh demo`"):
+        Client(tmp_path / "demo" / "sock").health()
 
 
-def test_a_socket_that_nobody_listens_on_is_no_daemon(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_socket_that_nobody_listens_on_is_no_daemon(tmp_path: Path, *, is_elsewhere: bool) -> None:
+    sock = tmp_path / "demo" / "sock"
+    sock.parent.mkdir()
+    dead_sock = tmp_path / "short.sock" if is_elsewhere else sock
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(os.fspath(tmp_path / "sock"))
-    with pytest.raises(NoDaemon):
-        Client(tmp_path / "sock").send("bob", "hi")
+        dead.bind(os.fspath(dead_sock))
+    if is_elsewhere:  # as where the state directory's path is too long for a socket
+        write_private(sock, os.fsencode(dead_sock))
+    with pytest.raises(NoDaemon, match="`claudemesh daemon up --mesh demo`"):
+        Client(sock).send("bob", "hi")
 
 
 def test_a_file_in_place_of_the_socket_names_it(daemon: ScriptedDaemon, tmp_path: Path) -> None:
@@ -365,6 +371,7 @@ def test_each_method_asks_for_what_it_says(daemon: ScriptedDaemon, client: Clien
         ("POST", "/v1/topic/subscribe", ""): lambda: client.topic_subscribe("ops"),
         ("POST", "/v1/topic/unsubscribe", ""): lambda: client.topic_unsubscribe("ops"),
         ("GET", "/v1/topic/list", ""): client.topic_list,
+        ("GET", "/v1/queue/list", ""): client.queue_list,
         ("POST", "/v1/queue/create", ""): lambda: client.queue_create("jobs"),
         ("POST", "/v1/queue/ack", ""): lambda: client.queue_ack("jobs", "m1", 7),
         ("POST", "/v1/queue/nack", ""): lambda: client.queue_nack("jobs", "m1", 7),

@@ -9,15 +9,16 @@ import pytest
 
 from claudemesh.daemon.directory import Directory
 from claudemesh.daemon.drain import Drain
+from claudemesh.daemon.events import Warned
 from claudemesh.daemon.model import ClaimAsked, Claimed, Destination, SendAsked, Settlement
 from claudemesh.daemon.overdue import RETIRES_MAX, WAIT_FOR_BROKER_MS, Overdue
 from claudemesh.daemon.service import Accepting, Conditions
 from claudemesh.daemon.stores.sqlite.outbox import SqliteOutboxStore
-from claudemesh.kernel.errors import BrokerUnreachable, InvalidRequest, StoreFull
+from claudemesh.kernel.errors import BrokerUnreachable, IntegrityError, InvalidRequest, StoreCorrupt, StoreFull
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.kernel.ids import ClientMessageId
-from claudemesh.kernel.outbox import OutboxEvent
-from claudemesh.outbox.sender import ROWS_MAX
+from claudemesh.kernel.outbox import OutboxEvent, OutboxState
+from claudemesh.outbox.sender import ROWS_MAX, UNEXPECTED
 from claudemesh.runtime.ids import UlidSource
 from claudemesh.runtime.world import World
 from claudemesh.storage.sqlite import Database
@@ -84,6 +85,7 @@ class Outward:
 class CountingStore(SqliteOutboxStore):
     claims = 0
     full = 0  # how many settlings it has no room for yet
+    fails: Callable[[Settlement], Exception | None] = staticmethod(lambda _: None)
 
     def settle(self, settlements: Sequence[Settlement]) -> Awaitable[list[bool]]:
         if self.full:
@@ -93,6 +95,11 @@ class CountingStore(SqliteOutboxStore):
 
     async def _refuse(self) -> list[bool]:
         raise StoreFull("no room")
+
+    def settled_row(self, state: OutboxState, following: OutboxState, settlement: Settlement) -> tuple[Any, ...]:
+        if error := self.fails(settlement):
+            raise error
+        return super().settled_row(state, following, settlement)
 
     def claim(self, asked: ClaimAsked) -> Awaitable[Claimed]:
         self.claims += 1
@@ -115,7 +122,8 @@ def count_commits(database: Database) -> Callable[[], int]:
 class House:
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.world = World(self.clock, UlidSource(self.clock), lambda: 0.0)
+        self.roll = 0.0
+        self.world = World(self.clock, UlidSource(self.clock), lambda: self.roll)
         self.outbox = CountingStore(SqliteOutboxStore.in_memory()._database)
         self.outward = Outward()
         self.accepting = Accepting(self.outbox, Directory(), Conditions(), self.outward, self.world)
@@ -216,6 +224,106 @@ async def test_what_stands_behind_a_row_that_could_not_be_settled_follows_when_i
         await house.until("second", ("done", None))
     assert link.sent == ["first", "second"]
     assert await house.state("first") == ("done", None)
+
+
+class OddLink(Link):
+    """Answers so that nobody can make anything of it, once: by failing, or by what it says of a row."""
+
+    def __init__(self, odd: str, *, raises: bool) -> None:
+        super().__init__()
+        self._odd, self._raises = odd, raises
+
+    async def send(self, payloads: Sequence[bytes]) -> "asyncio.Future[list[Outcome]]":
+        bodies = [parse_item(payload).body for payload in payloads]
+        answers = await super().send(payloads)
+        if self._odd not in bodies:
+            return answers
+        odd, self._odd = self._odd, ""
+        if self._raises:
+            raise ValueError("their words")
+        broken: Any = "their words"  # where a number belongs
+        outcomes = [
+            Outcome(status=broken) if body == odd else one for body, one in zip(bodies, await answers, strict=True)
+        ]
+        told: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        told.set_result(outcomes)
+        return told
+
+
+@pytest.mark.req("R7", "D7")
+@pytest.mark.parametrize(("raises", "code"), [(True, "carry_failed"), (False, "answer_not_read")])
+async def test_an_answer_that_nobody_expected_costs_its_own_row_a_backoff_and_nobody_else_anything(
+    house: House, *, raises: bool, code: str
+) -> None:
+    warnings: list[Warned] = []
+    house.world.observer.subscribe(Warned, warnings.append)
+    house.roll = 0.99
+    await house.accept("odd", "good")
+    link = OddLink("odd", raises=raises)
+    async with house.draining() as drain:
+        drain.connected(link)
+        await house.until("odd", ("pending", UNEXPECTED))
+        if not raises:  # else both were in the frame of which nobody knows what became of it
+            await house.until("good", ("done", None))
+        row = await house.outbox.find("odd")
+        assert row is not None
+        assert (row.attempts, row.next_attempt_at > house.world.steady_ms()) == (1, True)
+        await house.accept("later", to="other")
+        drain.queued([Destination(Kind.QUEUE, "other")])
+        await house.until("later", ("done", None))
+        assert link.sent.count("odd") == 1, "it waits"
+        drain.hurry()
+        await house.until("odd", ("done", None))
+    assert [warning.what for warning in warnings] == [code]
+    assert "Error" in warnings[0].detail
+    assert "their words" not in warnings[0].detail
+
+
+@pytest.mark.req("R7", "D7")
+async def test_an_answer_that_cannot_be_written_down_costs_its_own_row_a_backoff_and_nobody_else_anything(
+    house: House,
+) -> None:
+    warnings: list[Warned] = []
+    house.world.observer.subscribe(Warned, warnings.append)
+    house.roll = 0.99
+    await house.accept("first", "odd", "last")
+    seq = (await house.outbox.bounds()).last - 1
+    put_back: list[int] = []
+
+    def fails(settlement: Settlement) -> Exception | None:
+        if settlement.event is OutboxEvent.FAILED:
+            put_back.append(settlement.seq)
+        at_fault = settlement.seq == seq and not put_back
+        return TypeError("their words") if at_fault else None
+
+    house.outbox.fails = fails
+    link = Link()
+    async with house.draining() as drain:
+        drain.connected(link)
+        await house.until("odd", ("pending", UNEXPECTED))
+        assert [await house.state(key) for key in ("first", "last")] == [("done", None)] * 2
+        assert link.sent.count("odd") == 1, "it waits"
+        drain.hurry()
+        await house.until("odd", ("done", None))
+    assert [warning.what for warning in warnings] == ["answer_not_settled"]
+    assert "their words" not in warnings[0].detail
+
+
+@pytest.mark.req("R7", "D7")
+@pytest.mark.parametrize(
+    ("error", "lasts"),
+    [(IntegrityError("an invariant"), False), (StoreCorrupt("damaged"), False), (RuntimeError("any"), True)],
+)
+async def test_what_a_store_says_of_itself_ends_the_sender(house: House, error: Exception, *, lasts: bool) -> None:
+    await house.accept("first")
+    house.outbox.fails = lambda one: error if lasts or one.event is OutboxEvent.ACCEPTED else None
+    drain = Drain(house.outbox, house.world, lambda: MAX_AGE_MS)
+    await drain.start()
+    drain.connected(Link())
+    with pytest.raises(ExceptionGroup) as failed:
+        async with asyncio.timeout(WITHIN_S):
+            await drain.run()
+    assert failed.group_contains(type(error))
 
 
 @pytest.mark.req("D1")

@@ -11,6 +11,7 @@ from claudemesh.broker.ports import Stores
 from claudemesh.broker.settings import BrokerSettings
 from claudemesh.broker.stores.sqlite import SqliteStores
 from claudemesh.kernel.errors import ConfigError, StoreUnavailable
+from claudemesh.runtime.extras import how_to_get
 from claudemesh.runtime.home import InstanceLock, ensure_private_dir
 from claudemesh.runtime.world import World
 
@@ -27,7 +28,7 @@ async def open_stores(settings: BrokerSettings, world: World) -> Stores:
         try:
             from claudemesh.broker.stores.postgres import PostgresStores  # noqa: PLC0415  an extra that not all have
         except ModuleNotFoundError:
-            raise ConfigError("PostgreSQL needs an extra: pip install 'claudemesh[postgres]'") from None
+            raise ConfigError(f"PostgreSQL needs an extra: {how_to_get('postgres')}") from None
         pool_max = settings.database.pool_max
         try:
             return await PostgresStores.open(

@@ -226,6 +226,9 @@ class Client:
     def topic_list(self) -> Json:
         return self._get("/v1/topic/list")
 
+    def queue_list(self) -> Json:
+        return self._get("/v1/queue/list")
+
     def queue_create(self, queue: str) -> Json:
         return self._post("/v1/queue/create", {"queue": queue})
 

@@ -145,7 +145,7 @@ class Connections:
     def _connect(self, deadline_ms: int) -> socket.socket:
         path = find_socket(self._sock)
         if path is None:
-            raise NoDaemon(f"{self._sock} is not there: start it with `claudemesh daemon up`")
+            raise NoDaemon(f"{self._sock} is not there: {self._how_to_start()}")
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             while not self._try_connect(connection, path, deadline_ms):
@@ -165,10 +165,18 @@ class Connections:
                 raise DeadlineExceeded("the daemon takes no connection; nothing was sent") from error
             return False
         except (FileNotFoundError, ConnectionRefusedError) as error:
-            raise NoDaemon(f"nobody listens on {path}: start it with `claudemesh daemon up`") from error
+            raise NoDaemon(f"nobody listens on {path}: {self._how_to_start()}") from error
         except OSError as error:
             raise ConfigError(f"{path} cannot be connected to: {error.strerror}") from error
         return True
+
+    def _how_to_start(self) -> str:
+        return how_to_start(self._sock.parent.name)  # a state directory goes by its mesh
+
+
+def how_to_start(slug: str) -> str:
+    """Say how, with the mesh: who has joined several would be asked which."""
+    return f"start it with `claudemesh daemon up --mesh {slug}`"
 
 
 def _judge_peer(connection: socket.socket, path: Path) -> None:

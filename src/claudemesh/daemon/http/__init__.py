@@ -6,6 +6,7 @@ from claudemesh.asgi.openapi import openapi_document
 from claudemesh.asgi.routes import Route
 from claudemesh.daemon.http.control import control_routes
 from claudemesh.daemon.http.events import event_routes
+from claudemesh.daemon.http.extension import Extension
 from claudemesh.daemon.http.inbox import inbox_routes
 from claudemesh.daemon.http.manage import manage_routes
 from claudemesh.daemon.http.outbox import outbox_routes
@@ -36,7 +37,7 @@ def public_paths(ipc: Ipc) -> frozenset[str]:
     return frozenset({"/v1/health"} if ipc.public_health_check else ())
 
 
-def daemon_routes(parts: Parts) -> list[Route]:
+def daemon_routes(parts: Parts, extension: Extension) -> list[Route]:
     routes = [
         *send_routes(parts),
         *inbox_routes(parts),
@@ -46,12 +47,13 @@ def daemon_routes(parts: Parts) -> list[Route]:
         *event_routes(parts),
         *manage_routes(parts),
         *status_routes(parts),
+        *extension.routes,
     ]
     document = openapi_document(
         "claudemesh daemon",
         parts.version,
         routes,
         everywhere=BEFORE_ANY_ROUTE,
-        public_paths=public_paths(parts.settings.config.ipc),
+        public_paths=public_paths(parts.settings.config.ipc) | extension.public_paths,
     )
     return [*routes, document_route(document)]

@@ -131,6 +131,38 @@ class Topics(msgspec.Struct, frozen=True):
     topics: list[ShownTopic]
 
 
+class Made(msgspec.Struct, frozen=True):
+    """A topic or a queue; `created` is false if it was there."""
+
+    name: str
+    created: bool
+
+
+class Subscribed(msgspec.Struct, frozen=True):
+    """What is posted after this place in the history arrives from now on."""
+
+    name: str
+    after_history_id: int
+
+
+class Unsubscribed(msgspec.Struct, frozen=True):
+    name: str
+    was_subscribed: bool
+
+
+class ShownQueue(msgspec.Struct, frozen=True):
+    """`ready` waits for a worker, `leased` is with one."""
+
+    name: str
+    created_at: str
+    ready: int
+    leased: int
+
+
+class Queues(msgspec.Struct, frozen=True):
+    queues: list[ShownQueue]
+
+
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     lease_ttl_ms: int
     lease_expires_at: str
@@ -145,6 +177,51 @@ class Work(Lease, frozen=True, kw_only=True):
     meta: dict[str, Any] | None
     reply_to_id: str | None
     lease_token: int
+
+
+class Renewed(Lease, frozen=True, kw_only=True):
+    id: str
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """`state` is how far the message is now: `acted`, or `delivered` if it was handed over to a ledger."""
+
+    id: str
+    state: str
+
+
+class GivenBack(msgspec.Struct, frozen=True):
+    id: str
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    name: str
+    pubkey: str
+    revoked_at: str
+
+
+class Appointed(msgspec.Struct, frozen=True):
+    name: str
+    pubkey: str
+    role: Literal["owner", "admin", "member"]
+
+
+class MeshTerms(msgspec.Struct, frozen=True):
+    """What the mesh goes by now; without a budget of its own it has the broker's."""
+
+    slug: str
+    connections: Policy
+    sends_per_window: int | None
+
+
+class Profile(msgspec.Struct, frozen=True):
+    about: str
+
+
+class Departed(msgspec.Struct, frozen=True):
+    """Whether the others saw it leave; false if it had left before."""
+
+    left: bool
 
 
 _ON_THE_WIRE: Final = {"topic": "name", "queue": "name"}
@@ -176,6 +253,10 @@ def control_routes(parts: Parts) -> list[Route]:
         answer: dict[str, Any] = await receiving.link.call("topic.list", {})
         return json_response(answer | {"topics": [_dated(topic) for topic in answer["topics"]]})
 
+    async def queues(_: Request) -> Response:
+        answer: dict[str, Any] = await receiving.link.call("queue.list", {})
+        return json_response(answer | {"queues": [_dated(queue) for queue in answer["queues"]]})
+
     async def peers(request: Request) -> Response:
         try:
             answer: dict[str, Any] = await receiving.link.call("peers", {"all": request.query.everyone})
@@ -198,25 +279,44 @@ def control_routes(parts: Parts) -> list[Route]:
         return await call(PRESENCE_END, {})
 
     return [
-        _post("/v1/topic/create", passed_on("topic.create"), TopicBody, "Make a topic, or find it made."),
+        _post("/v1/topic/create", passed_on("topic.create"), TopicBody, "Make a topic, or find it made.", Made),
         _post(
-            "/v1/topic/subscribe", passed_on("topic.subscribe"), TopicBody, "Get a topic's messages from now on."
+            "/v1/topic/subscribe",
+            passed_on("topic.subscribe"),
+            TopicBody,
+            "Get a topic's messages from now on.",
+            Subscribed,
         ),
-        _post("/v1/topic/unsubscribe", passed_on("topic.unsubscribe"), TopicBody, "Get them no more."),
+        _post(
+            "/v1/topic/unsubscribe", passed_on("topic.unsubscribe"), TopicBody, "Get them no more.", Unsubscribed
+        ),
         _get("/v1/topic/list", topics, "The topics of the mesh.", Topics),
-        _post("/v1/queue/create", passed_on("queue.create"), QueueBody, "Make a work queue, or find it made."),
+        _get("/v1/queue/list", queues, "The work queues of the mesh.", Queues),
+        _post(
+            "/v1/queue/create", passed_on("queue.create"), QueueBody, "Make a work queue, or find it made.", Made
+        ),
         _post(
             "/v1/queue/work", passed_on("queue.work"), QueueBody, "Lease the next message, or null.", Work | None
         ),
-        _post("/v1/queue/ack", passed_on("queue.ack"), AckBody, "The work is done, or a ledger has it."),
-        _post("/v1/queue/nack", passed_on("queue.nack"), LeaseBody, "Give the work back."),
-        _post("/v1/queue/renew", passed_on("queue.renew"), LeaseBody, "Hold the lease longer.", Lease),
-        _post("/v1/member/revoke", passed_on("member.revoke"), MemberBody, "End a membership, also one's own."),
+        _post("/v1/queue/ack", passed_on("queue.ack"), AckBody, "The work is done, or a ledger has it.", Settled),
+        _post("/v1/queue/nack", passed_on("queue.nack"), LeaseBody, "Give the work back.", GivenBack),
+        _post("/v1/queue/renew", passed_on("queue.renew"), LeaseBody, "Hold the lease longer.", Renewed),
         _post(
-            "/v1/member/role", passed_on("member.role"), RoleBody, "Make a member an owner, an admin, or neither."
+            "/v1/member/revoke",
+            passed_on("member.revoke"),
+            MemberBody,
+            "End a membership, also one's own.",
+            Revoked,
         ),
-        _post("/v1/mesh/set", passed_on("mesh.set"), MeshBody, "Change what the mesh goes by."),
-        _post("/v1/profile", passed_on("profile"), ProfileBody, "Tell the others about this member."),
+        _post(
+            "/v1/member/role",
+            passed_on("member.role"),
+            RoleBody,
+            "Make a member an owner, an admin, or neither.",
+            Appointed,
+        ),
+        _post("/v1/mesh/set", passed_on("mesh.set"), MeshBody, "Change what the mesh goes by.", MeshTerms),
+        _post("/v1/profile", passed_on("profile"), ProfileBody, "Tell the others about this member.", Profile),
         _get("/v1/peers", peers, "Who is there, each with its sessions; with `all`, everybody.", Peers, PeersQuery),
         Route(
             method="POST",
@@ -225,15 +325,13 @@ def control_routes(parts: Parts) -> list[Route]:
             summary="Leave at once in the eyes of the others, with all sessions, as `mesh leave` does before it "
             "stops the daemon: one that goes on connects again, and that is a return.",
             request=NoArguments,
-            response=dict[str, Any],
+            response=Departed,
             errors=(BrokerUnreachable,),
         ),
     ]
 
 
-def _post(
-    path: str, handler: Handler, body: type[msgspec.Struct], summary: str, answer: object = dict[str, Any]
-) -> Route:
+def _post(path: str, handler: Handler, body: type[msgspec.Struct], summary: str, answer: object) -> Route:
     return Route(
         method="POST",
         path=path,

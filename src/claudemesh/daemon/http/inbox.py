@@ -8,13 +8,16 @@ from claudemesh.asgi.messages import Request, Response, json_response
 from claudemesh.asgi.routes import Route
 from claudemesh.daemon.feed import parse_cursor
 from claudemesh.daemon.http.parts import Parts
-from claudemesh.daemon.ports import InboxFilter, InboxMessage, InboxStore
+from claudemesh.daemon.ports import InboxFilter, InboxMessage, InboxStore, Waits
 from claudemesh.daemon.tracing import Trace
 from claudemesh.kernel.errors import CursorAhead, CursorExpired, InvalidRequest, NotFound
 from claudemesh.wire.instants import parse_instant, render_instant
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1_000
+WAITING_MAX: Final = 100
+BEGINNING_CHARACTERS: Final = 200
+ALERTING: Final = ("now", "next")  # in this order; `low` waits to be asked for, and is counted only
 
 Limit = Annotated[int, msgspec.Meta(ge=1, description="At most so many; above 1,000 it is 1,000.")]
 
@@ -24,6 +27,7 @@ class InboxQuery(msgspec.Struct, frozen=True):
     topic: str | None = None
     sender: str | None = msgspec.field(name="from", default=None)
     mentions: Literal["me"] | None = None
+    unread: bool = False
     limit: Limit = LIMIT_DEFAULT
     cursor: str | None = None
 
@@ -64,6 +68,26 @@ class Marked(msgspec.Struct, frozen=True):
     unread: int
 
 
+class WaitingQuery(msgspec.Struct, frozen=True):
+    limit: Annotated[int, msgspec.Meta(ge=1, description="At most so many; above 100 it is 100.")] = 10
+
+
+class ShownWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    broker_message_id: str
+    sender: str = msgspec.field(name="from")
+    from_name: str
+    topic: str | None
+    priority: str
+    received_at: str
+    age_s: int
+    beginning: str  # of the body: at most 200 characters
+
+
+class WaitingPage(msgspec.Struct, frozen=True, kw_only=True):
+    messages: list[ShownWaiting]
+    unread: dict[str, int]  # all that is unread, by priority
+
+
 class InboxPage(msgspec.Struct, frozen=True):
     messages: list[ShownMessage]
     next_cursor: str | None
@@ -81,6 +105,7 @@ def inbox_routes(parts: Parts) -> list[Route]:
             sender=query.sender,
             mentions=parts.identity.keys.pubkey if is_mine else None,
             mentions_name=parts.identity.joined.name if is_mine else None,
+            unread=query.unread,
         )
         return json_response(await _page(inbox, wanted, query.limit, query.cursor))
 
@@ -89,6 +114,20 @@ def inbox_routes(parts: Parts) -> list[Route]:
         if "\0" in query.q:
             raise InvalidRequest("no message holds a NUL")
         return json_response(await _page(inbox, InboxFilter(words=query.q), query.limit, query.cursor))
+
+    async def waiting(request: Request) -> Response:
+        query: WaitingQuery = request.query
+        found = await inbox.waiting(ALERTING, min(query.limit, WAITING_MAX), BEGINNING_CHARACTERS)
+        now_ms = parts.world.clock.wall_ms()
+        return json_response(
+            WaitingPage(messages=[_shown_waiting(one, now_ms) for one in found.messages], unread=found.unread)
+        )
+
+    async def one(request: Request) -> Response:
+        message = await inbox.find(request.params["id"])
+        if message is None:
+            raise NotFound("the inbox has no message with this id")
+        return json_response(shown_message(message, (await inbox.bounds()).epoch))
 
     async def read(request: Request) -> Response:
         marked = await _mark(inbox, request.body, parts.world.clock.wall_ms())
@@ -118,6 +157,23 @@ def inbox_routes(parts: Parts) -> list[Route]:
             query=SearchQuery,
             response=InboxPage,
             errors=paging,
+        ),
+        Route(
+            method="GET",
+            path="/v1/inbox/waiting",
+            handler=waiting,
+            summary="What is unread and to be shown without being asked for, `now` before `next`. Marks nothing.",
+            query=WaitingQuery,
+            response=WaitingPage,
+            errors=(InvalidRequest,),
+        ),
+        Route(
+            method="GET",
+            path="/v1/inbox/message/{id}",
+            handler=one,
+            summary="One message, by the broker's id. Reading marks nothing.",
+            response=ShownMessage,
+            errors=(NotFound,),
         ),
         Route(
             method="POST",
@@ -158,6 +214,19 @@ async def _page(inbox: InboxStore, wanted: InboxFilter, limit: int, cursor: str 
     shown = [shown_message(message, bounds.epoch) for message in found[:size]]
     has_more = len(found) > size or bool(found and await inbox.page(wanted, found[-1].seq, 1))
     return InboxPage(shown, shown[-1].cursor if has_more else None)
+
+
+def _shown_waiting(message: Waits, now_ms: int) -> ShownWaiting:
+    return ShownWaiting(
+        broker_message_id=message.broker_message_id,
+        sender=message.sender_pubkey,
+        from_name=message.sender_name,
+        topic=message.topic,
+        priority=message.priority,
+        received_at=render_instant(message.received_at),
+        age_s=max(now_ms - message.received_at, 0) // 1000,
+        beginning=message.beginning,
+    )
 
 
 def shown_message(message: InboxMessage, epoch: str) -> ShownMessage:

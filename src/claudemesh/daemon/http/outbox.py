@@ -21,6 +21,7 @@ from claudemesh.kernel.errors import (
     StaleClaim,
     TransitionRefused,
 )
+from claudemesh.kernel.fingerprint import prefix
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.wire.instants import render_instant
 
@@ -99,14 +100,14 @@ def outbox_routes(parts: Parts) -> list[Route]:
         page = found[:size]
         has_more = len(found) > size
         return json_response(
-            OutboxPage([_shown(row) for _, row in page], f"{bounds.epoch}.{page[-1][0]}" if has_more else None)
+            OutboxPage([shown_row(row) for _, row in page], f"{bounds.epoch}.{page[-1][0]}" if has_more else None)
         )
 
     async def inspect(request: Request) -> Response:
         row = await outbox.find(request.params["id"])
         if row is None:
             raise NotFound("the outbox has no row with this id")
-        return json_response(Inspected(_shown(row), await outbox.ancestors(row.id), row.superseded_by))
+        return json_response(Inspected(shown_row(row), await outbox.ancestors(row.id), row.superseded_by))
 
     async def requeue(request: Request) -> Response:
         body: RequeueBody = request.body
@@ -169,7 +170,7 @@ def outbox_routes(parts: Parts) -> list[Route]:
     ]
 
 
-def _shown(row: OutboxRow) -> ShownRow:
+def shown_row(row: OutboxRow) -> ShownRow:
     return ShownRow(
         id=row.id,
         client_message_id=row.client_message_id,
@@ -183,7 +184,7 @@ def _shown(row: OutboxRow) -> ShownRow:
         accepted_at=_instant(row.delivered_at),
         broker_message_id=row.broker_message_id,
         history_id=row.history_id,
-        fingerprint_prefix=row.fingerprint_prefix,
+        fingerprint_prefix=prefix(row.fingerprint),
         aborted_at=_instant(row.aborted_at),
         aborted_by=row.aborted_by,
         superseded_by=row.superseded_by,

@@ -36,6 +36,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     queue_depth: int
     inflight: int
     dead: int
+    unread: int  # messages of the inbox that were not marked as read
     mesh: str
     member: str
     member_pubkey: str
@@ -83,6 +84,7 @@ def status_routes(parts: Parts) -> list[Route]:
                 queue_depth=counts[OutboxState.PENDING],
                 inflight=counts[OutboxState.INFLIGHT],
                 dead=counts[OutboxState.DEAD],
+                unread=await parts.inbox.unread(),
                 mesh=parts.identity.joined.slug,
                 member=parts.identity.joined.name,
                 member_pubkey=parts.identity.keys.pubkey,

@@ -9,7 +9,18 @@ from typing import Any, Final, TypeVar
 import apsw
 import orjson
 
-from claudemesh.daemon.ports import Happened, InboxFilter, InboxMessage, InboxSweep, TimelineEntry
+from claudemesh.daemon.ports import (
+    Happened,
+    InboxFilter,
+    InboxMessage,
+    InboxSweep,
+    InboxTraffic,
+    Pace,
+    SpansAsked,
+    TimelineEntry,
+    Waiting,
+    Waits,
+)
 from claudemesh.kernel.errors import MeshError
 from claudemesh.kernel.fingerprint import Kind
 from claudemesh.storage.migrate import load_migrations
@@ -127,11 +138,30 @@ class SqliteInboxStore(SqliteStore):
     async def told(self, seqs: Sequence[int]) -> None:
         await self._database.write_many(_told, seqs)
 
+    async def traffic(self, asked: SpansAsked) -> InboxTraffic:
+        def query(connection: apsw.Connection) -> InboxTraffic:
+            received: list[Any] = connection.execute(_SQL["received"], asked._asdict()).fetchall()
+            given_up: list[Any] = connection.execute(_SQL["given_up"], asked._asdict()).fetchall()
+            return InboxTraffic([Pace(*row) for row in received], dict(given_up))
+
+        return await self._database.read(query)
+
     async def sweep(self, sweep: InboxSweep) -> int:
         return await self._database.write(_sweep, sweep)
 
     async def unread(self) -> int:
         return await self._count("unread", ())
+
+    async def waiting(self, priorities: Sequence[str], limit: int, characters: int) -> Waiting:
+        def query(connection: apsw.Connection) -> Waiting:
+            counted: list[Any] = connection.execute(_SQL["unread_by_priority"]).fetchall()
+            found: list[Waits] = []
+            for priority in priorities:
+                bindings = {"priority": priority, "limit": limit - len(found), "characters": characters}
+                found += [Waits(*row) for row in connection.execute(_SQL["waiting"], bindings)]
+            return Waiting(found, dict(counted))
+
+        return await self._database.read(query)
 
     async def unread_of(self, session_pubkey: str) -> int:
         return await self._count("unread_of", (session_pubkey,))
@@ -320,6 +350,7 @@ def _page(connection: apsw.Connection, wanted: InboxFilter, after_seq: int, limi
         "after": after_seq,
         "limit": limit,
         "since": wanted.since_ms,
+        "unread": wanted.unread,
         "topic": wanted.topic,
         "sender": wanted.sender,
         "mentions": wanted.mentions,

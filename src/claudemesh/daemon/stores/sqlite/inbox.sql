@@ -31,6 +31,7 @@ SELECT
 FROM inbox
 WHERE seq > :after
     AND (:since IS NULL OR received_at >= :since)
+    AND (:unread = 0 OR read_at IS NULL)
     AND (:topic IS NULL OR topic = :topic)
     AND (:sender IS NULL OR :sender IN (sender_pubkey, sender_name))
     AND (
@@ -65,6 +66,15 @@ SELECT
 -- name: unread
 -- What nobody marked as read yet.
 SELECT count(*) FROM inbox WHERE read_at IS NULL;
+
+-- name: unread_by_priority
+-- The same, apart by how its reader is to be told of it.
+SELECT priority, count(*) FROM inbox WHERE read_at IS NULL GROUP BY priority;
+
+-- name: waiting
+-- The oldest unread of one priority, each with the beginning of its body.
+SELECT broker_message_id, sender_pubkey, sender_name, topic, priority, received_at, substr(body, 1, :characters)
+FROM inbox WHERE read_at IS NULL AND priority = :priority ORDER BY seq LIMIT :limit;
 
 -- name: unread_of
 -- And that named a session.
@@ -133,3 +143,28 @@ SELECT value FROM remembered WHERE name = ?1;
 -- name: drop_remembered
 -- It is over.
 DELETE FROM remembered WHERE name = ?1;
+
+-- name: received
+-- How many messages came in each span of time, and how long after the broker took them: half of them, and 99 of 100,
+-- at most so long. What was restored came long before.
+WITH recent AS MATERIALIZED (
+    SELECT received_at / :span_ms AS span, max(received_at - accepted_at, 0) AS took
+    FROM inbox INDEXED BY inbox_by_time CROSS JOIN event ON event.seq = inbox.seq AND event.type = 'message'
+    WHERE received_at >= :since ORDER BY received_at DESC LIMIT :most
+),
+ranked AS (
+    SELECT
+        span, took, row_number() OVER (PARTITION BY span ORDER BY took) AS place,
+        count(*) OVER (PARTITION BY span) AS n
+    FROM recent
+)
+SELECT
+    span, max(n), max(took) FILTER (WHERE place = (n + 1) / 2), max(took) FILTER (WHERE place = (n * 99 + 99) / 100)
+FROM ranked GROUP BY span;
+
+-- name: given_up
+-- How many sends were given up in each span of time.
+SELECT at / :span_ms, count(*) FROM (
+    SELECT at FROM event INDEXED BY event_of_the_dead
+    WHERE type = 'outbox_dead' AND at >= :since ORDER BY at DESC LIMIT :most
+) GROUP BY 1;

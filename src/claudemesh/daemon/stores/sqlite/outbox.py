@@ -19,6 +19,7 @@ from claudemesh.daemon.model import (
     StandingRow,
     Submission,
 )
+from claudemesh.daemon.ports import OutboxTraffic, Pace, Shown, SpansAsked
 from claudemesh.kernel.errors import IdempotencyConflict, MeshError
 from claudemesh.kernel.fingerprint import Fingerprint, prefix
 from claudemesh.kernel.outbox import OutboxState
@@ -42,6 +43,11 @@ SCHEMA: Final = Schema(
     0x636D6F62, in_order(*MIGRATIONS, *load_migrations(_HERE / "migrations" / "outbox"))
 )  # "cmob"
 
+_NEWEST: Final[dict[Shown, str]] = {
+    "all": "page_newest",
+    "open": "page_newest_open",
+    "dead": "page_newest_dead",
+}
 _OPEN: Final = frozenset({OutboxState.PENDING, OutboxState.INFLIGHT})
 _DEAD: Final = frozenset({OutboxState.DEAD})
 
@@ -97,6 +103,21 @@ class SqliteOutboxStore(OutboxRows[Destination, Settlement, Submission, Standing
         def query(connection: apsw.Connection) -> list[tuple[int, OutboxRow]]:
             rows: list[Any] = connection.execute(_SQL[name], (after_seq, limit)).fetchall()
             return [(row[0], _seen_row(row)) for row in rows]
+
+        return await self._database.read(query)
+
+    async def newest(self, which: Shown, before_seq: int, limit: int) -> list[tuple[int, OutboxRow]]:
+        def query(connection: apsw.Connection) -> list[tuple[int, OutboxRow]]:
+            rows: list[Any] = connection.execute(_SQL[_NEWEST[which]], (before_seq, limit)).fetchall()
+            return [(row[0], _seen_row(row)) for row in rows]
+
+        return await self._database.read(query)
+
+    async def traffic(self, asked: SpansAsked) -> OutboxTraffic:
+        def query(connection: apsw.Connection) -> OutboxTraffic:
+            sent: list[Any] = connection.execute(_SQL["sent"], asked._asdict()).fetchall()
+            accepted: list[Any] = connection.execute(_SQL["accepted"], asked._asdict()).fetchall()
+            return OutboxTraffic(dict(sent), [Pace(*row) for row in accepted])
 
         return await self._database.read(query)
 
@@ -176,7 +197,7 @@ def _seen_row(row: Sequence[Any]) -> OutboxRow:
         delivered_at=delivered_at,
         broker_message_id=broker_message_id,
         history_id=history_id,
-        fingerprint_prefix=prefix(fingerprint),
+        fingerprint=Fingerprint(fingerprint),
         aborted_at=aborted_at,
         aborted_by=aborted_by,
         superseded_by=superseded_by,

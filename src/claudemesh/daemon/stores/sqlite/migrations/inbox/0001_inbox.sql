@@ -37,7 +37,7 @@ CREATE TABLE inbox_tombstone (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX inbox_by_broker_id ON inbox (broker_message_id);
-CREATE INDEX inbox_unread ON inbox (seq) WHERE read_at IS NULL;
+CREATE INDEX inbox_unread ON inbox (seq, priority, read_at) WHERE read_at IS NULL;
 CREATE INDEX inbox_unread_of ON inbox (to_session) WHERE to_session IS NOT NULL AND read_at IS NULL;
 CREATE INDEX inbox_untold ON inbox (seq) WHERE read_at IS NOT NULL AND read_told = 0;
 
