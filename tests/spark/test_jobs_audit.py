@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
+from claudemesh.kernel.clock import DAY_MS
 from claudemesh.pipeline.jobs.audit import compare_heads, entries, heads
 from claudemesh.pipeline.jobs.params import Params
-from claudemesh.pipeline.jobs.views import DAY_MS
 from tests.spark.rows import BOB, NOW, Rows, accept, bury, frames, together, town
 
 PARAMS = Params(NOW)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from claudemesh.kernel.clock import DAY_MS
 from claudemesh.pipeline.jobs import presence
 from claudemesh.pipeline.jobs.params import Params
-from claudemesh.pipeline.jobs.views import DAY_MS
 from tests.spark.rows import ALICE, BOB, CAROL, HOUR_MS, NOW, Rows, frames, lease, together, town
 
 MINUTE_MS = 60_000

@@ -3,10 +3,11 @@
 import pytest
 from pyspark.sql import SparkSession
 
+from claudemesh.kernel.clock import DAY_MS
 from claudemesh.pipeline.catalogue import BROKER, HUB, LEDGER, RELAY
 from claudemesh.pipeline.jobs import latency, limits, retention, traffic
 from claudemesh.pipeline.jobs.params import Params
-from claudemesh.pipeline.jobs.views import DAY_MS, deliveries, live
+from claudemesh.pipeline.jobs.views import deliveries, live
 from claudemesh.pipeline.registry import JOBS
 from claudemesh.pipeline.shapes import Growth
 from tests.spark.rows import (

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from claudemesh.cli.main import main
 from claudemesh.pipeline import session
+from tests.printed import check_output
 from tests.spark.stores import writing
 
 WITHIN_S = 900.0  # niced, beside everything else, on a slow machine
@@ -37,6 +38,7 @@ def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.mark.req("S1", "S4")
+@pytest.mark.prints("claudemesh pipeline ingest")
 def test_an_ingest_without_news_loads_no_spark(home: Path) -> None:
     code = (
         "import sys\nfrom claudemesh.cli.main import main\ncode = main(['pipeline', 'ingest', '--json'])\n"
@@ -47,12 +49,14 @@ def test_an_ingest_without_news_loads_no_spark(home: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     said = json.loads(ran.stdout)
+    check_output("claudemesh", ["pipeline", "ingest"], 0, ran.stdout)
     assert (said["cut"], said["is_new"]) == (1, False)
     assert ran.stderr == ""
     assert (home / "lake" / "_cuts" / "1.json").exists()
 
 
 @pytest.mark.req("S4")
+@pytest.mark.prints("claudemesh pipeline report")
 def test_a_report_is_a_document_and_a_page(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "report.html"
     assert main(["pipeline", "report", "--json", "--html", str(page)]) == 0
@@ -69,6 +73,7 @@ def test_a_report_is_a_document_and_a_page(home: Path, tmp_path: Path, capsys: p
 
 
 @pytest.mark.req("S2", "S4")
+@pytest.mark.prints("claudemesh pipeline run orphans")
 def test_a_hole_in_a_store_is_named_and_ends_with_1(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,10 +82,20 @@ def test_a_hole_in_a_store_is_named_and_ends_with_1(
     connection.execute("DELETE FROM topic_message WHERE history_id = (SELECT min(history_id) FROM topic_message)")
     connection.commit()
     connection.close()
-    words = ["pipeline", "run", "orphans", "--store", str(store), "--lake", str(tmp_path / "lake")]
-    assert main([*words, "--json"]) == 1
+    where = ["--store", str(store), "--lake", str(tmp_path / "lake")]
+    assert main(["pipeline", "run", "orphans", *where, "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert said["violations"] == 1
     assert said["items"][0]["client_message_id"] == "post-1"
     assert said["items"][0]["missing"] == ["message"]
     assert said["items"][0]["sender"]
+
+
+@pytest.mark.req("S3", "S4")
+@pytest.mark.prints("claudemesh pipeline check")
+def test_a_check_says_how_much_it_looked_at(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert home
+    assert main(["pipeline", "check", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["violations"], said["items"]) == (0, [])
+    assert sum(said["checked"].values()) > 0

@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests.faults.mutants import MUTANTS
+from tests.faults.choice import FIRST_ON_SPARK, OTHERS_ON_SPARK
 from tests.faults.witness import BROKEN
-from tests.requirements import REQUIREMENTS, Fault
-
-FAULTS = [fault for row in REQUIREMENTS for fault in row.faults] + list(MUTANTS)
-ON_SPARK = [pytest.param(fault, id=fault.what) for fault in FAULTS if fault.test.startswith("tests/spark/")]
+from tests.requirements import Fault
 
 
-@pytest.mark.parametrize("fault", ON_SPARK)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "fault" in metafunc.fixturenames:
+        is_all = metafunc.config.getoption("--effort") != "ci"  # `make mutants`
+        faults = [*FIRST_ON_SPARK, *(OTHERS_ON_SPARK if is_all else ())]
+        metafunc.parametrize("fault", [pytest.param(fault, id=fault.what) for fault in faults])
+
+
 @pytest.mark.usefixtures("spark")  # for the tests inside
 def test_a_planted_fault_turns_its_test_red(fault: Fault) -> None:
     witness = watch(fault)
@@ -29,7 +32,7 @@ def test_a_planted_fault_turns_its_test_red(fault: Fault) -> None:
 
 @pytest.mark.usefixtures("spark")  # as above
 def test_a_fault_that_only_breaks_the_code_is_seen_to_do_so() -> None:
-    fault = next(fault for fault in FAULTS if fault.file == "pipeline/jobs/audit.py")
+    fault = next(fault for fault in (*FIRST_ON_SPARK, *OTHERS_ON_SPARK) if fault.file == "pipeline/jobs/audit.py")
     assert watch(replace(fault, new="nobody_knows_this")).broken == ["NameError"]
 
 

@@ -7,13 +7,18 @@ from claudemesh.pipeline.lake import Cut, Lake
 from claudemesh.runtime.home import write_private
 
 FILE: Final = "metrics.prom"
-_ABOUT: Final = {
-    "cm_pipeline_cut": "The newest cut.",
-    "cm_pipeline_cut_timestamp_seconds": "When it was made.",
-    "cm_pipeline_rows": "Rows in the lake.",
-    "cm_pipeline_open_transaction_seconds": "How long the oldest transaction was open that the cut is without.",
-    "cm_pipeline_violations": "Violations that the last run of a job found, and totals that were wrong.",
-}
+# Of each its labels, whose values are the lake's own, and what it means; all are gauges.
+ABOUT: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "cm_pipeline_cut": ((), "The newest cut."),
+    "cm_pipeline_cut_timestamp_seconds": ((), "When it was made."),
+    "cm_pipeline_rows": (("source", "table"), "Rows in the lake."),
+    "cm_pipeline_open_transaction_seconds": (
+        ("source",), "How long the oldest transaction was open that the cut is without.",
+    ),
+    "cm_pipeline_violations": (
+        ("job",), "Violations that the last run of a job found, and totals that were wrong.",
+    ),
+}  # fmt: skip
 
 Sample = tuple[str, Mapping[str, str], float]
 
@@ -46,7 +51,7 @@ def render(samples: Iterable[Sample]) -> str:
     for name, labels, value in samples:
         if name not in said:
             said.add(name)
-            lines += [f"# HELP {name} {_ABOUT[name]}", f"# TYPE {name} gauge"]
+            lines += [f"# HELP {name} {ABOUT[name][1]}", f"# TYPE {name} gauge"]
         inside = ",".join(f'{label}="{_escape(text)}"' for label, text in labels.items())
         lines.append(f"{name}{{{inside}}} {value}" if inside else f"{name} {value}")
     return "\n".join(lines) + "\n"

@@ -1,28 +1,23 @@
 """How far a run is, on standard error: a bar where somebody watches, a line for each stage where nobody does."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from claudemesh.kernel.clock import Clock
+from claudemesh.runtime.progress import Line, bar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-REDRAW_S: Final = 0.25
-BAR: Final = 20
-CLEAR: Final = "\r\x1b[2K"
 
 Tasks = tuple[int, int]  # of Spark, in the stages that run: done, all
 
 
 class Progress:
-    def __init__(self, stream: TextIO, clock: Clock, *, is_quiet: bool = False) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, clock: Clock, *, is_quiet: bool = False, is_dumb: bool = False) -> None:
+        self._line = Line(stream, clock, is_dumb=is_dumb)
         self._clock = clock
-        self._is_live = stream.isatty()
-        self._is_silent = is_quiet and not self._is_live
+        self._is_silent = is_quiet and not self._line.is_live
         self._done = 0
         self._expected = 0
         self._detail = ""
@@ -49,45 +44,31 @@ class Progress:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         start_ms = self._clock.monotonic_ms()
-        with self._redrawing(name, start_ms):
+        with self._redrawing(name):
             yield
         self._done += 1
         self._detail = ""
         if not self._is_silent:
-            self._write(f"claudemesh: {name}: {(self._clock.monotonic_ms() - start_ms) / 1000:.1f} s\n")
+            self._line.write(f"claudemesh: {name}: {(self._clock.monotonic_ms() - start_ms) / 1000:.1f} s\n")
 
     @contextmanager
-    def _redrawing(self, name: str, start_ms: int) -> Iterator[None]:
-        if not self._is_live:
+    def _redrawing(self, name: str) -> Iterator[None]:
+        if not self._line.is_live:  # its stages are said as they end
             yield
             return
-        is_over = threading.Event()
 
-        def redraw() -> None:
-            while not is_over.wait(REDRAW_S):
-                elapsed_ms = self._clock.monotonic_ms() - start_ms
-                line = draw(self._done, self._expected, name + self._detail, elapsed_ms, self._count_tasks())
-                self._write(f"{CLEAR}{line}")
+        def draw_now(elapsed_ms: int) -> str:
+            tasks, blocks = self._count_tasks(), self._line.blocks
+            return draw(self._done, self._expected, name + self._detail, elapsed_ms, tasks, blocks)
 
-        thread = threading.Thread(target=redraw, daemon=True)
-        thread.start()
-        try:
+        with self._line.redrawing(draw_now):
             yield
-        finally:
-            is_over.set()
-            thread.join()
-            self._write(CLEAR)
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
 
 
-def draw(done: int, expected: int, name: str, elapsed_ms: int, tasks: Tasks) -> str:
+def draw(done: int, expected: int, name: str, elapsed_ms: int, tasks: Tasks, blocks: str = "█░") -> str:  # noqa: PLR0913, PLR0917 - all that is in the line
     """Return the line: all stages, the one that runs, and within it Spark's tasks."""
     finished, all_ = tasks
     part = (done + (finished / all_ if all_ else 0)) / max(expected, done + 1)
-    full = int(part * BAR)
     counted = f", {finished}/{all_} tasks" if all_ else ""
-    bar = "█" * full + "░" * (BAR - full)
-    return f"{bar} {min(done + 1, expected)}/{expected} {name} ({elapsed_ms / 1000:.0f} s{counted})"
+    drawn = bar(part, blocks)
+    return f"{drawn} {min(done + 1, expected)}/{expected} {name} ({elapsed_ms / 1000:.0f} s{counted})"

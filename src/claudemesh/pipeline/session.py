@@ -9,20 +9,25 @@ import fcntl
 import logging
 import os
 import re
+import select
+import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import warnings
 import zipfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from types import FrameType
+from typing import Any, Final, Self
 
 from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -38,8 +43,10 @@ ROWS_A_PARTITION: Final = 250_000
 
 _PACKAGE: Final = Path(__file__).parents[1]
 _LOG: Final = "jvm.log"
+_TOLD: Final = "gateway"  # where the JVM listens: it writes this when it is ready
+_LOOK_S: Final = 0.1
 _PREFIX: Final = "spark-"
-_BESIDE: Final = re.compile(r"\s|$|Using Spark's|.* WARN ")  # lines of a log that are no reason
+_BESIDE: Final = re.compile(r"\s|$|Picked up |Using Spark's|.* WARN ")  # lines of a log that are no reason
 
 
 def build(
@@ -51,38 +58,17 @@ def build(
     """
     environment = read_environment()
     java = find_java(environment)
-    place, lock = _claim(scratch)
-    defaults = _read_defaults(environment)
-    master = master or defaults.get("spark.master", "local[*]")
-    settings = {
-        **derive_settings(master, os.cpu_count() or 1, _memory_bytes(), brief=brief),
-        **defaults,
-        "spark.master": master,
-        "spark.app.name": name,
-        "spark.local.dir": str(place),
-        "spark.sql.session.timeZone": "UTC",  # a day is the same everywhere
-        "spark.sql.warehouse.dir": str(place / "warehouse"),
-        **(conf or {}),
-    }
-    variables = {
-        "JAVA_HOME": str(make_java_home(place / "java", java)),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYSPARK_PYTHON": environment.get("PYSPARK_PYTHON", sys.executable),
-        # A stream is planned by a worker beside the driver, which does not get what is shipped to the others.
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(_PACKAGE.parent), environment.get("PYTHONPATH")])),
-    }
-    try:
-        with lent_environment(variables):
-            return _start(settings, place, lock)
-    except BaseException as error:
-        reason = _reason(error, place / _LOG)
-        _end_jvm()
-        shutil.rmtree(place, ignore_errors=True)
-        if isinstance(error, Exception):
-            raise NoSpark(reason) from error
-        raise
-    finally:
-        os.close(lock)  # the JVM has its own hold on it
+    with _Start() as start:
+        with start.uninterrupted():
+            place, start.lock = _claim(scratch)
+            start.place = place
+        settings = _settle(master, place, _read_defaults(environment), brief=brief)
+        settings |= {"spark.app.name": name, **(conf or {})}
+        with lent_environment(_variables(environment, place, java)):
+            try:
+                return _start(settings, place, start)
+            except Exception as error:
+                raise NoSpark(_reason(error, place / _LOG)) from error
 
 
 def stop(session: SparkSession) -> None:
@@ -96,8 +82,10 @@ def stop(session: SparkSession) -> None:
     # A thread has its own connection to the JVM: on this one an interrupted call may still wait for its answer.
     stopping = threading.Thread(target=ask, daemon=True)
     stopping.start()
-    stopping.join(END_S)
-    _end_jvm()
+    try:
+        stopping.join(END_S)
+    finally:
+        _end_jvm()
 
 
 # For what is over before a JVM's second compiler has helped, or plans that are changed as they run: the one takes
@@ -137,6 +125,28 @@ def derive_settings(master: str, cores: int, memory_bytes: int, *, brief: bool =
     return settings
 
 
+def _settle(master: str | None, place: Path, defaults: Mapping[str, str], *, brief: bool) -> dict[str, str]:
+    master = master or defaults.get("spark.master", "local[*]")
+    return {
+        **derive_settings(master, os.cpu_count() or 1, _memory_bytes(), brief=brief),
+        **defaults,
+        "spark.master": master,
+        "spark.local.dir": str(place),
+        "spark.sql.session.timeZone": "UTC",  # a day is the same everywhere
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+    }
+
+
+def _variables(environment: Mapping[str, str], place: Path, java: Path) -> dict[str, str]:
+    return {
+        "JAVA_HOME": str(make_java_home(place / "java", java)),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": environment.get("PYSPARK_PYTHON", sys.executable),
+        # A stream is planned by a worker beside the driver, which does not get what is shipped to the others.
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(_PACKAGE.parent), environment.get("PYTHONPATH")])),
+    }
+
+
 def is_local(master: str) -> bool:
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
@@ -168,21 +178,114 @@ def _memory_bytes() -> int:
 # --- the JVM -----------------------------------------------------------------------------------------
 
 
-def _start(settings: Mapping[str, str], place: Path, lock: int) -> SparkSession:
+class _Start:
+    """What a start has made so far, which is ended if the start is; and what becomes of a Ctrl-C meanwhile.
+
+    It waits while something is made that nobody has a handle on yet. While all is ended, it ends the JVM at once.
+    """
+
+    def __init__(self) -> None:
+        self.place: Path | None = None
+        self.lock: int | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self._is_held = self._is_noted = self._is_ending = False
+        self._before = signal.getsignal(signal.SIGINT)
+
+    def __enter__(self) -> Self:
+        self.listen()
+        return self
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        try:
+            if raised is not None:
+                self._undo()
+        finally:
+            self._handle(self._before)
+            if self.lock is not None:
+                os.close(self.lock)  # the JVM has its own hold on it
+
+    def listen(self) -> None:
+        """Hear a Ctrl-C from now on, unless nobody is to."""
+        self._handle(self._hear if callable(self._before) else self._before)
+
+    def _handle(self, handler: Any) -> None:  # noqa: ANN401 - what `signal.signal` takes
+        if threading.current_thread() is threading.main_thread():  # no other is ever interrupted
+            signal.signal(signal.SIGINT, handler)
+
+    @contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+        if self._is_noted:
+            signal.raise_signal(signal.SIGINT)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self._is_ending:
+            if self.process is not None and self.process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
+        elif self._is_held:
+            self._is_noted = True
+        elif callable(self._before):
+            self._is_ending = True  # nothing is to come between what this raises and the end
+            self._before(number, frame)
+            self._is_ending = False
+
+    def _undo(self) -> None:
+        self._is_ending = True
+        if self.process is not None:
+            _end(self.process)
+        _forget()
+        if self.place is not None:
+            shutil.rmtree(self.place, ignore_errors=True)
+
+
+def _start(settings: Mapping[str, str], place: Path, start: _Start) -> SparkSession:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    interrupt = signal.getsignal(signal.SIGINT)
     hush_py4j()
-    with (place / _LOG).open("wb") as log:
-        gateway: Any = launch_gateway(  # type: ignore[no-untyped-call]
-            conf, {"stdout": log, "stderr": log, "pass_fds": (lock,), "start_new_session": True}
-        )
-    gateway.place = place
-    session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+    gateway = _launch(conf, place, start)
+    context = SparkContext(conf=conf, gateway=gateway)
     # pyspark's would ask the JVM to cancel, on the connection that the interrupted call waits on.
-    signal.signal(signal.SIGINT, interrupt)
+    start.listen()
+    session = SparkSession(context)
     if not is_local(settings["spark.master"]):
         session.sparkContext.addPyFile(str(_pack(place)))
     return session
+
+
+def _launch(conf: SparkConf, place: Path, start: _Start) -> Any:  # noqa: ANN401 - pyspark has no type for it
+    """Start a JVM as pyspark does, which would keep its handle to itself until the JVM answers, if it ever does."""
+    environment = read_environment()
+    words = [word for name, value in conf.getAll() for word in ("--conf", f"{name}={value}")]
+    words += shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    with (place / _LOG).open("wb") as log, start.uninterrupted():
+        start.process = process = subprocess.Popen(  # noqa: S603 - pyspark's own program, as a list of words
+            [str(Path(_find_spark_home(), "bin", "spark-submit")), *words],
+            stdin=subprocess.PIPE,  # it ends when this is closed
+            stdout=log,
+            stderr=log,
+            env={
+                **environment,
+                "SPARK_CONNECT_MODE": "0",
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(place / _TOLD),
+            },
+            pass_fds=() if start.lock is None else (start.lock,),
+            start_new_session=True,  # a Ctrl-C is for this process, which then ends the other
+        )
+    while not (place / _TOLD).exists():
+        with suppress(subprocess.TimeoutExpired):
+            code = process.wait(_LOOK_S)
+            raise RuntimeError(f"the JVM ended with {code}")
+    told = (place / _TOLD).read_bytes()
+    port, size = struct.unpack_from(">ii", told)
+    secret = told[-size:].decode()
+    with lent_environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        gateway: Any = launch_gateway(conf)  # type: ignore[no-untyped-call]
+    gateway.proc, gateway.place = process, place
+    return gateway
 
 
 def hush_py4j() -> None:
@@ -209,16 +312,33 @@ def _end_jvm() -> None:
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - there is no other way to it
     if gateway is None:
         return
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - whoever wants a session now starts a JVM anew
-    with suppress(Exception):  # as above
-        gateway.shutdown()
-    gateway.proc.stdin.close()  # the sign to end
-    try:
-        gateway.proc.wait(END_S)
-    except subprocess.TimeoutExpired:
-        gateway.proc.kill()
-        gateway.proc.wait()
+    _end(gateway.proc)
+    _forget()
     shutil.rmtree(gateway.place, ignore_errors=True)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a JVM, or what was to become one, and all that it has started: also if this is interrupted."""
+    if process.returncode is not None:
+        return
+    handle = os.pidfd_open(process.pid)
+    try:
+        if process.stdin is not None:
+            process.stdin.close()  # the sign to end, once it looks
+        os.killpg(process.pid, signal.SIGTERM)
+        select.select([handle], [], [], END_S)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # whoever ended keeps its group's number until it is waited for
+        process.wait()
+        os.close(handle)
+
+
+def _forget() -> None:
+    """Let whoever wants a session now start a JVM anew."""
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - as above
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
+    with suppress(Exception):  # there is nobody to answer
+        gateway.shutdown()
 
 
 def _reason(error: BaseException, log: Path) -> str:

@@ -15,6 +15,7 @@ from claudemesh.pipeline.catalogue import KINDS
 from claudemesh.pipeline.jobs.params import RETENTION_DAYS, SENDS_PER_WINDOW, WINDOW_S, Params
 from claudemesh.pipeline.lake import Cut, Lake
 from claudemesh.pipeline.progress import Progress
+from claudemesh.runtime.extras import how_to_get
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,7 +146,7 @@ def working(home: Path, asked: Asked, clock: Clock, progress: Progress) -> Itera
     except ModuleNotFoundError as error:
         if not str(error.name).startswith(_OF_THE_EXTRA):
             raise
-        raise NoSpark(f"{error.name} is not installed: pip install 'claudemesh[spark]'") from None
+        raise NoSpark(f"{error.name} is not installed: {how_to_get('spark')}") from None
     except Exception as error:
         if not type(error).__module__.startswith(_OF_THE_EXTRA):
             raise

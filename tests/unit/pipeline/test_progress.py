@@ -6,7 +6,9 @@ import threading
 import pytest
 
 from claudemesh.pipeline import progress
-from claudemesh.pipeline.progress import CLEAR, Progress, draw
+from claudemesh.pipeline.progress import Progress, draw
+from claudemesh.runtime import progress as lines
+from claudemesh.runtime.progress import CLEAR
 from tests.doubles import ManualClock
 
 WITHIN_S = 10.0
@@ -36,7 +38,7 @@ def test_with_json_nothing_is_said_unless_somebody_watches() -> None:
 @pytest.mark.req("S4")
 def test_on_a_terminal_a_bar_is_drawn_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = threading.Event()
-    monkeypatch.setattr(progress, "REDRAW_S", 0.001)
+    monkeypatch.setattr(lines, "REDRAW_S", 0.001)
     monkeypatch.setattr(progress, "draw", lambda *_: drawn.set() or "the bar")
     stream = Terminal()
     shown = Progress(stream, ManualClock(), is_quiet=True)

@@ -11,11 +11,10 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from claudemesh.kernel.clock import DAY_MS, HOUR_MS
 from claudemesh.pipeline.jobs.latency import QUANTILES
 from claudemesh.pipeline.jobs.params import Params
-from claudemesh.pipeline.jobs.views import DAY_MS, Tables, day_of, named_mesh
-
-HOUR_MS = 3_600_000
+from claudemesh.pipeline.jobs.views import Tables, day_of, named_mesh
 
 _KEY = ["mesh_id", "member_id", "session_pubkey"]
 _DAY = ["mesh_id", "day_number"]

@@ -3,8 +3,9 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from claudemesh.kernel.clock import DAY_MS
 from claudemesh.pipeline.jobs.params import Params
-from claudemesh.pipeline.jobs.views import DAY_MS, MESSAGE, Tables, deliveries, live, named_mesh
+from claudemesh.pipeline.jobs.views import MESSAGE, Tables, deliveries, live, named_mesh
 
 
 def plan(tables: Tables, params: Params) -> DataFrame:

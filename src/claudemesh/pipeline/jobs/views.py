@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from claudemesh.kernel.clock import DAY_MS
 from claudemesh.pipeline.catalogue import BROKER
 from claudemesh.pipeline.frames import buried_rows
 from claudemesh.pipeline.shapes import TOMBSTONE
@@ -17,7 +18,6 @@ Tables: TypeAlias = Mapping[str, DataFrame]  # of one source, at one cut
 
 MESSAGE: Final = ["mesh_id", "history_id"]
 DELIVERY: Final = [*MESSAGE, "recipient_id"]
-DAY_MS: Final = 86_400_000
 
 
 def buried(tables: Tables) -> DataFrame:

@@ -3,10 +3,9 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from claudemesh.kernel.clock import HOUR_MS
 from claudemesh.pipeline.jobs.params import Params
 from claudemesh.pipeline.jobs.views import Tables
-
-HOUR_MS = 3_600_000
 
 
 def rows(tables: Tables, _params: Params) -> DataFrame:

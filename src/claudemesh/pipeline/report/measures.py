@@ -3,9 +3,9 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from claudemesh.kernel.clock import HOUR_MS
 from claudemesh.pipeline.jobs.views import Tables, deliveries, live
 
-HOUR_MS = 3_600_000
 MEMBERS_MAX = 1_000
 
 

@@ -12,6 +12,7 @@ from math import ceil, floor, log10
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from claudemesh.kernel.clock import DAY_MS, HOUR_MS
 from claudemesh.pipeline.report.markup import el, printable
 
 WIDTH: Final = 480
@@ -21,8 +22,6 @@ TOP: Final = 8
 BOTTOM: Final = 22  # for the times
 ROW: Final = 20  # of a plot with names
 NAMES: Final = 160
-HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 24 * HOUR_MS
 BARS_MAX: Final = 120
 LOG_FROM: Final = 30  # from this ratio of the greatest value to the least on, equal steps are equal factors
 _STEPS: Final = (1, 2, 3, 6, 12, 24, 7 * 24, 28 * 24)  # hours in a bar
