@@ -1,0 +1,59 @@
+"""The relay of this home: what it has queued, and the writes that go through it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from claudemesh.kernel.errors import DependencyError
+from claudemesh.kernel.idempotency import render_key
+from claudemesh.runtime.home import Home, read_private
+
+if TYPE_CHECKING:  # a relay is loaded when one is asked: a server should start fast
+    from claudemesh.edge.asking import Answered
+    from claudemesh.edge.desk import Desk
+
+TIMEOUT_S: Final = 25.0
+AGENT: Final = "claudemesh-mcp"
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+
+class Relay:
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    async def at_desk(self, ask: "Callable[[Desk], T]") -> T:
+        """Ask the relay that runs, or else its file."""
+
+        def run() -> T:
+            from claudemesh.edge.desk import find_desk  # noqa: PLC0415 - as above
+
+            return ask(find_desk(self._home.edge_dir))
+
+        return await asyncio.to_thread(run)
+
+    async def status(self) -> Json:
+        return await self.at_desk(lambda desk: desk.status())
+
+    async def write(self, method: str, path: str, body: object, key: str, if_match: str | None) -> "Answered":
+        """Send a write through the relay, under its key; DependencyError if nobody listens: nothing was sent."""
+        return await asyncio.to_thread(self._write, method, path, body, key, if_match)
+
+    def _write(self, method: str, path: str, body: object, key: str, if_match: str | None) -> "Answered":
+        from claudemesh.edge.asking import Api, NobodyThere  # noqa: PLC0415 - as above
+        from claudemesh.edge.settings import load_settings  # noqa: PLC0415 - as above
+
+        local_token = self._home.edge_dir / "local_token"  # there if the relay ever asked for one
+        token = read_private(local_token).decode().strip() if local_token.exists() else None
+        headers = {"idempotency-key": render_key(key), "x-source-agent": AGENT}
+        headers |= {} if if_match is None else {"if-match": if_match}
+        try:
+            # Any user's process could listen at the port while the relay is down: its socket is its owner's alone.
+            Api.at_socket(self._home.edge_dir / "sock").ask("GET", "/health", timeout_s=TIMEOUT_S).checked()
+            api = Api.at_url(f"http://{load_settings(self._home.root).listen}", token)
+            return api.ask(method, path, body, headers, TIMEOUT_S)
+        except NobodyThere as error:
+            raise DependencyError(
+                f"no relay runs here, and nothing was sent: start `statehub-edge` ({error})"
+            ) from error

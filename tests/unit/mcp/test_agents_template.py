@@ -1,0 +1,33 @@
+"""The template for AGENTS.md names what there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from claudemesh.edge.settings import LISTEN_DEFAULT
+from claudemesh.kernel.errors import LeaseLost
+from claudemesh.kernel.write_errors import NotQueueable, OutcomeUnknown
+from claudemesh.mcp import results
+from claudemesh.mcp.prompts import PROMPTS
+from claudemesh.mcp.tools import TOOLS
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "point-agents-at-the-relay.md"
+
+KNOWN = {
+    *TOOLS,
+    *PROMPTS,
+    *results.WRITES,
+    *(error.code for error in (LeaseLost, NotQueueable, OutcomeUnknown)),
+    *("Idempotency-Key", "expected_updated_at", "expected_status", "if_match", "nothing_waits"),
+    *(f"http://{LISTEN_DEFAULT}", "statehub outbox status"),
+    *(f"claudemesh {command}" for command in ("doctor", "inbox", "install", "peer list", "send", "uninstall")),
+}
+
+
+@pytest.mark.req("C3")
+def test_the_template_points_at_the_relay_and_names_nothing_that_is_not_there() -> None:
+    template = PAGE.read_text(encoding="utf-8").partition("```markdown")[2].partition("```")[0]
+    named = {*re.findall(r"`([^`]+)`", template)}
+    assert named <= KNOWN, named - KNOWN
+    assert {f"http://{LISTEN_DEFAULT}", "write", "queued", "status", "hand_over_work", "conflicts"} <= named
