@@ -1,0 +1,1 @@
+"""What an agent host is told about claudemesh, and what it hears from it: `install`, `uninstall` and the hooks."""
