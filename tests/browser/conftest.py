@@ -1,24 +1,15 @@
 """A real Chromium, without a screen and without a way out."""
 
 import os
-import shutil
 import socketserver
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Playwright, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
-# Keeps Chromium from asking its makers for most of what it would; the rest meets `WayOut`.
-QUIET = [
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-sync",
-    "--no-first-run",
-]
+from tests.browser import scene
+from tests.browser.chromium import QUIET, find_chromium
 
 
 class WayOut(socketserver.ThreadingTCPServer):
@@ -59,10 +50,15 @@ def browser(way_out: WayOut) -> Iterator[Browser]:
         chromium.close()
 
 
-def find_chromium(playwright: Playwright) -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if path := shutil.which(name):
-            return path
-    path = playwright.chromium.executable_path
-    assert Path(path).exists(), "No Chromium: run `make packages`."
-    return path
+@pytest.fixture(scope="session")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[scene.Scene]:
+    """For the session: it is made of processes, and each test looks at something of its own in it."""
+    with scene.played(tmp_path_factory.mktemp("mesh")) as played:
+        yield played
+
+
+@pytest.fixture(scope="session")
+def relayed(mesh: scene.Scene) -> Iterator[scene.Relayed]:
+    """Have what a relay has queued, too; only for those who look at it, since it takes two processes more."""
+    with scene.relayed(mesh) as behind:
+        yield behind
