@@ -10,8 +10,7 @@ import click
 
 from claudemesh.cli.command import Group, Session, parse_listen
 from claudemesh.cli.render import escape
-from claudemesh.runtime.environment import read_environment
-from claudemesh.runtime.home import Timings, read_private, read_timings
+from claudemesh.runtime.home import read_private
 
 if TYPE_CHECKING:
     from claudemesh.broker.settings import BrokerSettings
@@ -41,7 +40,7 @@ STORE: Final = click.option(
     "--store",
     type=parse_store,
     metavar="URL",
-    help=f"{SQLITE}PATH or {POSTGRES[0]}HOST/NAME [default: broker.db in the home]",
+    help=f"Its store: {SQLITE}PATH or {POSTGRES[0]}HOST/NAME. [default: broker.db in the home]",
 )
 
 
@@ -53,7 +52,12 @@ def broker() -> None:
 @broker.command()
 @click.option("--listen", type=parse_listen, metavar="HOST:PORT", help="Where to listen. [default: 127.0.0.1:7450]")
 @STORE
-@click.option("--limiter", type=parse_limiter, metavar="URL", help=f"{MEMORY} or redis://HOST [default: {MEMORY}]")
+@click.option(
+    "--limiter",
+    type=parse_limiter,
+    metavar="URL",
+    help=f"Where budgets are counted: {MEMORY} or redis://HOST. [default: {MEMORY}]",
+)
 @click.option("--admin-token-file", metavar="FILE", help="Whose token may make meshes; needed beyond this machine.")
 @click.option("--tls-cert", metavar="FILE", help="The certificate to show, PEM; read again on SIGHUP.")
 @click.option("--tls-key", metavar="FILE", help="Its key, in a private file.")
@@ -77,7 +81,9 @@ def check(session: Session, store: str | None) -> int:
 
     from claudemesh.broker.app import check as run  # noqa: PLC0415 - all of the broker
 
-    found = asyncio.run(run(build_settings(session, {"store": store})))
+    settings = build_settings(session, {"store": store})
+    with session.waiting("checking the store"):
+        found = asyncio.run(run(settings))
     rows = [(item["client_message_id"], item["sender"], ", ".join(item["missing"])) for item in found["items"]]
     lines = session.out.table(("client message id", "sender", "missing"), rows) if rows else ["no violations"]
     session.out.document(found, lines)
@@ -100,7 +106,8 @@ def sweep(session: Session, store: str | None, plan: Path | None) -> None:
     from claudemesh.broker import app  # noqa: PLC0415
 
     settings = build_settings(session, {"store": store})
-    swept = asyncio.run(app.sweep(settings) if plan is None else app.sweep_planned(settings, plan))
+    with session.waiting("sweeping the store"):
+        swept = asyncio.run(app.sweep(settings) if plan is None else app.sweep_planned(settings, plan))
     session.out.document(swept, [f"{escape(name)}: {escape(count)}" for name, count in swept.items()])
 
 
@@ -134,34 +141,26 @@ def build_settings(session: Session, said: dict[str, str | None]) -> "BrokerSett
     """Put together what the file, the environment and the command line say; the command line wins."""
     from msgspec.structs import replace  # noqa: PLC0415 - not for `--help`
 
-    from claudemesh.runtime.settings import load  # noqa: PLC0415
+    from claudemesh.runtime.settings import load_with_sources  # noqa: PLC0415
 
     session.home.ensure()
-    settings = load(_file_settings(session.home.broker_db), session.home.root / FILE)
-    presence = settings.presence
-    timings = read_timings(Timings(presence.lease_ttl_ms, presence.ping_interval_ms, presence.stale_pong_ms))
-    presence = replace(
-        presence,
-        lease_ttl_ms=timings.lease_ttl_ms,
-        ping_interval_ms=timings.ping_interval_ms,
-        stale_pong_ms=timings.stale_pong_ms,
-    )
+    loaded = load_with_sources(file_settings(session.home.broker_db), session.home.root / FILE)
+    settings = loaded.checked()
     # What a file names lies beside it, wherever the command is given.
     beside = {
         name: str(session.home.root / path) for name in FILES if (path := getattr(settings, name)) is not None
     }
     given = {name: value for name, value in said.items() if value is not None}
-    key = read_environment().get("RESUME_TOKEN_KEY") or settings.resume_token_key
-    if settings.resume_token_key is not None:
+    if loaded.found["resume_token_key"].source.kind == "file":
         read_private(session.home.root / FILE)  # which refuses one that others can read
-    return replace(settings, presence=presence, resume_token_key=key, **{**beside, **given})
+    return replace(settings, **{**beside, **given})
 
 
-def _file_settings(broker_db: Path) -> "type[BrokerSettings]":
+def file_settings(broker_db: Path) -> "type[BrokerSettings]":
     """Return the settings with a store: the home's own, which the file need not name."""
-    from claudemesh.broker.settings import BrokerSettings  # noqa: PLC0415 - as above
+    from claudemesh.broker.settings import BrokerSettings, Store  # noqa: PLC0415 - as above
 
     class FileSettings(BrokerSettings, frozen=True, kw_only=True):
-        store: str = f"sqlite:///{broker_db}"
+        store: Store = f"sqlite:///{broker_db}"
 
     return FileSettings

@@ -7,7 +7,9 @@ decides what that means to a script:
 """
 
 import importlib
+import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -28,6 +30,7 @@ from claudemesh.runtime.home import Home, Surroundings, read_surroundings
 
 if TYPE_CHECKING:  # loading a client is for the commands that ask a daemon
     from claudemesh.daemon.client import Client
+    from claudemesh.runtime.progress import Waiting
 
 Program: TypeAlias = Literal["claudemesh", "cortex", "statehub", "statehub-edge"]
 
@@ -39,6 +42,10 @@ CONFLICT: Final = 4
 INTERRUPTED: Final = 130  # as a shell says it of Ctrl-C
 
 _CONFLICT_STATUS: Final = 409
+_NO_MESH: Final = (
+    "you have joined no mesh: `claudemesh up` runs one of your own, "
+    "`claudemesh mesh join CODE --name PEER` joins one by invitation, `claudemesh mesh create` makes one"
+)
 
 
 def exit_code(error: MeshError) -> int:
@@ -72,6 +79,20 @@ class Session:
     def out(self) -> Output:
         return Output(as_json=self.as_json, no_color=self.surroundings.no_color, program=self.program)
 
+    def waiting(
+        self, what: str, total: int = 0, *, by_thread: bool = True, is_shared: bool = False
+    ) -> "AbstractContextManager[Waiting]":
+        """Show on a terminal that this is waited for, if it takes longer than a second.
+
+        `is_shared`: others write to this terminal too, and nothing is drawn over.
+        """
+        from claudemesh.runtime.clock import SystemClock  # noqa: PLC0415 - not for what is quick
+        from claudemesh.runtime.progress import Line, waiting  # noqa: PLC0415 - as above
+
+        is_dumb = is_shared or self.surroundings.is_dumb
+        line = Line(sys.stderr, SystemClock(), is_dumb=is_dumb, program=self.program)
+        return waiting(line, what, total, by_thread=by_thread)
+
     @cached_property
     def slug(self) -> str:
         """The mesh that is meant: by flag, by CLAUDEMESH_MESH, or the only one."""
@@ -85,7 +106,7 @@ class Session:
                 )
             return asked
         if not joined:
-            raise click.UsageError("you have joined no mesh: `claudemesh mesh create` or `claudemesh mesh join`")
+            raise click.UsageError(_NO_MESH)
         if len(joined) > 1:
             raise click.UsageError(f"which mesh? Say --mesh with one of: {', '.join(joined)}")
         return joined[0]
@@ -156,6 +177,19 @@ class Group(click.Group):
         module, _, attribute = where.partition(":")
         found: click.Command = getattr(importlib.import_module(f"claudemesh.cli.{module}"), attribute)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches  # noqa: PLC0415 - only for who mistyped
+
+            near = get_close_matches(args[0], self._lazy, n=1)  # click itself knows only those that are loaded
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from None
 
 
 # --- kinds of values ---------------------------------------------------------------------------------

@@ -1,11 +1,19 @@
-"""`config`: what a command would go by, and where each part of it comes from."""
+"""`config`: what a command would go by, and where each part of it comes from.
 
-from typing import Any
+A file with a mistake in it is shown as far as it goes, with the mistake named; then the command fails.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from claudemesh.cli.command import Group, Session
+from claudemesh.cli.command import DONE, FAILED, Group, Session
 from claudemesh.cli.render import escape
+from claudemesh.runtime.environment import read_environment
+
+if TYPE_CHECKING:
+    from claudemesh.cli.settings_files import SettingsFile
+    from claudemesh.runtime.settings import Source
 
 
 @click.group(cls=Group)
@@ -15,25 +23,85 @@ def config() -> None:
 
 @config.command()
 @click.pass_obj
-def show(session: Session) -> None:
-    """Show the settings in force: of this host, and of the mesh if one is meant."""
-    around = session.surroundings
+def show(session: Session) -> int:
+    """Show every setting in force, and where it came from: default, file, environment or command line."""
+    from claudemesh.cli.settings_files import settings_files  # noqa: PLC0415 - all structs of settings
+
+    environment = read_environment()
     joined = session.home.meshes()
-    document: dict[str, Any] = {
-        "home": str(around.home),
+    meant = [session.slug] if session.mesh or session.surroundings.mesh else joined
+    around = _surroundings(session, environment)
+    files = settings_files(session.home, meant, environment)
+    problems = [f"{file.title}: {problem}" for file in files for problem in file.loaded.problems]
+    document = {
+        "surroundings": around,
         "meshes": joined,
-        "ci": around.ci,
-        "container": around.container,
-        "runtime_dir": None if around.runtime_dir is None else str(around.runtime_dir),
-        "defaults": {"ephemeral": around.ephemeral, "tcp": around.tcp, "hooks": around.hooks},
+        "files": [_document(file) for file in files],
+        "problems": problems,
     }
-    lines = [f"{name} = {_written(value)}" for name, value in document.items()]
-    if session.mesh or around.mesh or len(joined) == 1:
-        path, settings = _settings(session)
-        document |= {"mesh": session.slug, "file": str(path), "settings": settings}
-        lines += ["", f"{escape(path)}{'' if path.exists() else ' (not there: all defaults)'}"]
-        lines += [f"{escape(name)} = {_written(value)}" for name, value in settings.items()]
+    lines = ["surroundings", *_lines(session, around), f"meshes = {_written(joined)}"]
+    for file in files:
+        gone = "" if file.path.exists() else " (not there: all defaults)"
+        lines += [
+            "",
+            f"{escape(file.title)}: {escape(file.path)}{gone}",
+            *_lines(session, _document(file)["settings"]),
+        ]
+    lines += (
+        ["", *(session.out.paint(f"wrong: {escape(problem)}", "red") for problem in problems)] if problems else []
+    )
     session.out.document(document, lines)
+    return FAILED if problems else DONE
+
+
+def _surroundings(session: Session, environment: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - a mapping of texts
+    from claudemesh.runtime.settings import Found, Source  # noqa: PLC0415 - as above
+    from claudemesh.runtime.variables import trace  # noqa: PLC0415 - as above
+
+    found = trace(session.surroundings, environment)
+    joined = session.home.meshes()
+    if session.mesh is not None:
+        found["mesh"] = Found(session.mesh, Source("command line", "--mesh"))
+    elif found["mesh"].value is None and len(joined) == 1:
+        found["mesh"] = Found(joined[0], Source("default"))
+    return [{"name": name, "value": one.value, "source": _source(one.source)} for name, one in found.items()]
+
+
+def _document(file: "SettingsFile") -> dict[str, Any]:
+    return {
+        "part": file.part,
+        "mesh": file.mesh,
+        "path": str(file.path),
+        "exists": file.path.exists(),
+        "settings": [
+            {"name": setting.name, "value": value, "source": _source(source)}
+            for setting, value, source in file.in_force()
+        ],
+        "problems": file.loaded.problems,
+    }
+
+
+def _source(source: "Source") -> dict[str, Any]:
+    return {"kind": source.kind, "name": source.name, "line": source.line}
+
+
+def _lines(session: Session, settings: list[dict[str, Any]]) -> list[str]:
+    texts = [f"{escape(one['name'])} = {_written(one['value'])}" for one in settings]
+    wide = max(map(len, texts), default=0)
+    return [
+        f"{text.ljust(min(wide, 60))}  {session.out.paint('# ' + _told(one['source']), 'dim')}"
+        for text, one in zip(texts, settings, strict=True)
+    ]
+
+
+def _told(source: dict[str, Any]) -> str:
+    match source:
+        case {"kind": "file", "line": int(line)}:
+            return f"file, line {line}"
+        case {"kind": ("environment" | "command line" | "file") as kind, "name": name}:
+            return f"{kind}, {escape(name)}"
+        case _:
+            return "default"
 
 
 def _written(value: object) -> str:
@@ -41,20 +109,3 @@ def _written(value: object) -> str:
     import json  # noqa: PLC0415 - only here
 
     return escape(json.dumps(value, ensure_ascii=False))
-
-
-def _settings(session: Session) -> tuple[Any, dict[str, Any]]:
-    from msgspec import to_builtins  # noqa: PLC0415 - only here
-
-    from claudemesh.daemon.settings import Config  # noqa: PLC0415
-    from claudemesh.runtime.settings import describe, load  # noqa: PLC0415
-
-    path = session.state_dir / "config.toml"
-    in_force = to_builtins(load(Config, path))
-    found: dict[str, Any] = {}
-    for setting in describe(Config):
-        value: Any = in_force
-        for part in setting.name.split("."):
-            value = value[part]
-        found[setting.name] = value
-    return path, found

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import click
 
 from claudemesh.cli.command import Group
-from claudemesh.cli.main import run
+from claudemesh.cli.main import VERSION, run
 
 
 @click.group(
     cls=Group, lazy={"cassette": "ledger:cassette"}, context_settings={"help_option_names": ["-h", "--help"]}
 )
+@VERSION
 def root() -> None:
     """Work that is claimed once, receipted once and provable for ever."""
 

@@ -79,7 +79,7 @@ def daemon() -> None:
 
 
 @daemon.command()
-@click.option("--foreground", is_flag=True, help="Stay, and log to standard error too.")
+@click.option("--foreground", is_flag=True, help="Stay until stopped, and log to standard error too.")
 @click.option("--quiet", is_flag=True, hidden=True, help="Log to the file only.")
 @flags
 @click.pass_obj
@@ -87,12 +87,14 @@ def up(session: Session, /, *, foreground: bool, quiet: bool, **said: Any) -> in
     """Start the mesh's daemon."""
     if foreground:
         from claudemesh.daemon.app import run  # noqa: PLC0415 - all of the daemon
+        from claudemesh.dashboard.app import dashboard_of  # noqa: PLC0415 - as above
 
         def ready(sock: Path) -> None:
             document = {"mesh": session.slug, "pid": os.getpid(), "socket": os.fspath(sock)}
             session.out.document(document, [f"listening at {escape(sock)}"])
 
-        return run(build_settings(session, Flags(**said), log_to_stderr=not quiet), ready)
+        settings = build_settings(session, Flags(**said), log_to_stderr=not quiet)
+        return run(settings, ready, dashboard_of(session.home))
     _start(session, Flags(**said))
     return 0
 
@@ -101,8 +103,8 @@ def up(session: Session, /, *, foreground: bool, quiet: bool, **said: Any) -> in
 @click.pass_obj
 def down(session: Session) -> None:
     """Stop the mesh's daemon, and wait until it has. What is queued is sent after the next start."""
-    pid = stop_daemon(session.state_dir)
-    supervisor = lock_holder(session.home.up_lock) if session.slug == SUPERVISED else None
+    pid = stop_daemon(session)
+    supervisor = supervisor_of(session)
     said = f"stopped (it was process {pid})" if pid else "it was not running"
     session.out.document({"mesh": session.slug, "stopped": pid is not None, "pid": pid}, [said])
     if supervisor:
@@ -114,7 +116,10 @@ def down(session: Session) -> None:
 @click.pass_obj
 def restart(session: Session, /, **said: Any) -> None:  # noqa: ANN401 - as `flags` names them
     """Stop the mesh's daemon and start it again."""
-    stop_daemon(session.state_dir)
+    build_settings(
+        session, Flags(**said), log_to_stderr=False
+    )  # with what it would refuse, the one that runs goes on
+    stop_daemon(session)
     _start(session, Flags(**said))
 
 
@@ -143,7 +148,12 @@ def reload(session: Session) -> None:
 @daemon.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written.")
 @click.option(
-    "--lines", type=click.IntRange(min=0), default=50, show_default=True, help="Begin with the last so many."
+    "--lines",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Begin with the last so many.",
 )
 @click.pass_obj
 def logs(session: Session, *, follow: bool, lines: int) -> None:
@@ -192,7 +202,8 @@ def recover(session: Session) -> None:
     """Save what can be read of a damaged outbox into a new one, and keep the damaged file."""
     from claudemesh.cli.recover import recover_outbox  # noqa: PLC0415 - only here
 
-    saved = recover_outbox(session.state_dir, SystemClock())
+    with session.waiting("reading the outbox"):
+        saved = recover_outbox(session.state_dir, SystemClock())
     if saved is None:
         document: dict[str, Any] = {"mesh": session.slug, "damaged": False}
         session.out.document(document, ["the outbox is sound: there is nothing to recover"])
@@ -272,7 +283,9 @@ def _start(session: Session, said: Flags) -> None:
             return child.poll() is not None
         return True
 
-    if not wait_until(answers, START_S):
+    with session.waiting("starting the daemon"):
+        is_there = wait_until(answers, START_S)
+    if not is_there:
         raise DeadlineExceeded(
             f"the daemon does not answer after {START_S:g} s; it may still be starting: see {output}"
         )
@@ -302,13 +315,22 @@ def _why(output: Path, code: int) -> MeshError:
     )
 
 
-def stop_daemon(state_dir: Path) -> int | None:
+def supervisor_of(session: Session) -> int | None:
+    """Return the process of `claudemesh up` (0 if it has not said yet), if it keeps this mesh's daemon running."""
+    return lock_holder(session.home.up_lock) if session.slug == SUPERVISED else None
+
+
+def stop_daemon(session: Session) -> int | None:
     """Stop the daemon and wait until its lock is free; return its pid, None if there was none."""
     from claudemesh.runtime.processes import signal_holder, wait_released  # noqa: PLC0415 - as above
 
-    lock = state_dir / "pid"
+    lock = session.state_dir / "pid"
     pid = signal_holder(lock, signal.SIGTERM)
-    if pid is not None and not wait_released(lock, pid, STOP_S):
+    if pid is None:
+        return None
+    with session.waiting("waiting for the daemon to stop"):
+        is_gone = wait_released(lock, pid, STOP_S)
+    if not is_gone:
         raise DeadlineExceeded(f"process {pid} was told to stop and still runs after {STOP_S:g} s", pid=pid)
     return pid
 

@@ -9,7 +9,7 @@ must be one that we would also accept from our own user, and must then answer fo
 
 import http.client
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -29,7 +29,6 @@ from claudemesh.wire.invite import CreateMesh, Invite, Membership, Redeem
 from claudemesh.wire.names import parse_member_name, parse_slug
 from claudemesh.wire.signing import create_mesh_bytes, invite_bytes, redeem_bytes
 
-DEFAULT_BROKER: Final = "http://127.0.0.1:7450"
 TIMEOUT_S: Final = 30.0
 ANSWER_BYTES_MAX: Final = 1 << 20
 WAITS_S: Final = (0.1, 0.2, 0.3, 0.4, 1.0, 1.0, 1.0, 1.0)  # for a broker that is just being started
@@ -181,7 +180,7 @@ def _ask(broker_url: str, path: str, request: CreateMesh | Redeem, admin_token: 
     headers = {"Content-Type": "application/json"}
     if admin_token is not None:
         headers["Authorization"] = f"Bearer {admin_token}"
-    status, content = exchange(broker_url, path, msgspec.json.encode(request), **headers)
+    status, content = exchange(broker_url, path, msgspec.json.encode(request), headers)
     if status >= _ERROR:
         raise _refusal(broker_url, status, content)
     try:
@@ -208,17 +207,23 @@ def patiently(say: Callable[[str], None], broker_url: str, ask: Callable[[], Joi
     return ask()
 
 
-def exchange(broker_url: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+def exchange(
+    broker_url: str,
+    path: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> tuple[int, bytes]:
     """Ask a broker once, itself and nobody it might send us to: no proxy, no redirect."""
     parts = urlsplit(broker_url)
     host = parts.hostname or ""
     connection = (
-        http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_S, context=ssl.create_default_context())
+        http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=ssl.create_default_context())
         if parts.scheme == "https"
-        else http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_S)
+        else http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
     )
     try:
-        connection.request("GET" if body is None else "POST", parts.path + path, body, headers)
+        connection.request("GET" if body is None else "POST", parts.path + path, body, dict(headers or {}))
         response = connection.getresponse()
         return response.status, response.read(ANSWER_BYTES_MAX)
     except ssl.SSLCertVerificationError as error:

@@ -26,7 +26,7 @@ _PAGE_MAX: Final = 1_000
 def _place(session: Session, db: Path | None) -> Path:
     if db is not None:
         return db
-    return find_place() if session.program == "cortex" else session.home.root / "ledger.db"
+    return find_place() if session.program == "cortex" else session.home.ledger_db
 
 
 def _open(session: Session, db: Path | None) -> MessageCassette:
@@ -102,7 +102,7 @@ def verify(
     if pubkey is not None and head is None:
         raise click.UsageError("--pubkey is the key of a --head")
     expected = heads.parse(head.read(), pubkey) if head else None
-    with _open(session, db) as opened:
+    with _open(session, db) as opened, session.waiting("verifying the ledger"):
         issues = opened.find_issues(run_id, expected)
     sys.stderr.writelines(f"{escape(issue)}\n" for issue in issues)
     sys.stderr.write(f"{render_verdict(issues)}\n")
@@ -209,7 +209,12 @@ def requeue(session: Session, db: Path | None, run_id: str, step_id: str | None)
 _verb(
     requeue,
     _RUN,
-    click.option("--step", "step_id", metavar="ID", help="[default: every step of the run whose lease expired]"),
+    click.option(
+        "--step",
+        "step_id",
+        metavar="ID",
+        help="Only this one. [default: every step of the run whose lease expired]",
+    ),
 )
 
 
@@ -233,7 +238,7 @@ _verb(renew, _RUN, _STEP, _WORKER, _TOKEN, _TTL)
 
 def upgrade(session: Session, db: Path | None) -> None:
     """Bring a ledger of version 1 to version 2; live leases stay."""
-    with _open(session, db) as opened:
+    with _open(session, db) as opened, session.waiting("upgrading the ledger"):
         had, has = opened.upgrade()
     line = f"version {has} already" if had == has else f"version {had} is version {has} now"
     session.out.document({"from": had, "to": has}, [line])
@@ -252,7 +257,8 @@ def head(session: Session, db: Path | None) -> None:
         ledger_id, end = opened.read_end()
     session.home.ensure()
     keys, at = heads.signing_key(session.home.root / "ledger.key"), render_instant(SystemClock().wall_ms())
-    session.out.write([render_json(heads.sign(keys, ledger_id, end.seq, end.hash, at))])
+    session.as_json = True  # it is for a program to read, whoever keeps it
+    session.out.document(heads.sign(keys, ledger_id, end.seq, end.hash, at), [])
 
 
 _verb(head)
@@ -280,7 +286,12 @@ _verb(
     click.option("--status", metavar="S", help="Only PENDING, LEASED or COMMITTED ones."),
     click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Go on after this place."),
     click.option(
-        "--limit", type=click.IntRange(1, _PAGE_MAX), default=PAGE_DEFAULT, show_default=True, metavar="N"
+        "--limit",
+        type=click.IntRange(1, _PAGE_MAX),
+        default=PAGE_DEFAULT,
+        show_default=True,
+        metavar="N",
+        help="At most so many.",
     ),
 )
 

@@ -32,7 +32,8 @@ def work_ledgered(  # noqa: PLR0913 - the options of `queue work`
         raise click.UsageError(f"there is no program {command[0]!r} that can be run")
     with MessageCassette(db_path=place) as ledger:
         queue = _queue(session, client, name, ledger)
-        task = queue.take(ttl_s)
+        with session.waiting("asking for work"):
+            task = queue.take(ttl_s)
         if task is None:
             session.out.document(None, ["nothing to do"])
             return DONE

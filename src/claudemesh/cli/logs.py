@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from claudemesh.cli.render import Output, escape, render_json
+from claudemesh.cli.render import Output, escape
 from claudemesh.kernel.errors import NotFound
 from claudemesh.runtime.processes import pause
 
@@ -26,7 +26,7 @@ def show_log(out: Output, path: Path, lines: int, *, follow: bool) -> None:
         return
     with suppress(KeyboardInterrupt):  # how following ends
         for line in chain(last, _followed(path, position)):
-            out.write([render_json(_parsed(line)) if out.as_json else escape(line)])
+            out.entry(_parsed(line), [escape(line)])
 
 
 def _tail(path: Path, lines: int) -> tuple[list[str], int]:

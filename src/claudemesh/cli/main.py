@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import click
 
 from claudemesh.cli.command import FAILED, INTERRUPTED, WRONG_USAGE, Group, Program, Session, exit_code
-from claudemesh.cli.render import escape, render_json
+from claudemesh.cli.render import escape
 from claudemesh.kernel.errors import ConfigError, InvalidRequest, MeshError
 from claudemesh.wire import problem
 
@@ -31,22 +31,35 @@ COMMANDS = {
     "trace": "messages:trace",
     "ledger": "ledger:ledger",
     "pipeline": "pipeline:pipeline",
+    "top": "top.command:top",
+    "doctor": "doctor.command:doctor",
+    "install": "host.commands:install",
+    "uninstall": "host.commands:uninstall",
+    "hook": "host.hooked:hook",
+    "mcp": "mcp:mcp",
+    "dashboard": "dashboard:dashboard",
     "config": "config:config",
     "completions": "completions:completions",
 }
 
 
 def _print_version(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's callback
-    if value:
+    if value and not context.resilient_parsing:  # which is a shell that asks what could come next
         from importlib.metadata import version  # noqa: PLC0415 - slow, and only here
 
         found = version("claudemesh")
-        context.ensure_object(Session).out.document({"version": found}, [f"claudemesh {found}"])
+        session = context.ensure_object(Session)
+        session.out.document({"version": found}, [f"{session.program} {found}"])
         context.exit()
 
 
+VERSION = click.option(
+    "--version", is_flag=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+
+
 @click.group(cls=Group, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, expose_value=False, callback=_print_version, help="Print the version.")
+@VERSION
 def root() -> None:
     """Durable, idempotent messages and work between agents and services on many machines."""
 
@@ -64,32 +77,43 @@ def run(command: click.Command, program: Program, arguments: Sequence[str] | Non
     session = Session(program)
     try:
         result = command.main(words, prog_name=program, standalone_mode=False, obj=session)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed before we were started
+            sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or closing it would fail once more
         return FAILED
-    except (MeshError, OSError) as error:
-        failure = error if isinstance(error, MeshError) else _system(error)
-        return _fail(session, failure, exit_code(failure))
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return WRONG_USAGE
-    except click.ClickException as error:
-        session.as_json = session.as_json or "--json" in _options(words)
-        return _fail(session, InvalidRequest(_usage(error)), WRONG_USAGE)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - whatever it was, whoever reads the output is told
+        session.as_json = session.as_json or "--json" in _options(words)
+        return _fail(session, error)
     return result if isinstance(result, int) else 0
 
 
-def _fail(session: Session, error: MeshError, code: int) -> int:
-    """Say what went wrong: to a person on one line, and with --json to a program."""
-    if session.as_json:
-        session.out.write([render_json(problem.render(error))])
+def _fail(session: Session, raised: Exception) -> int:
+    """Say what went wrong: to a person on one line, and with --json to a program. Return the exit code."""
+    error, code = _judge(raised)
+    session.out.problem(problem.render(error))
     detail = f": {error.detail}" if error.detail else ""
     named = "".join(f" {name}={value}" for name, value in error.extras.items() if name in _WORTH_SAYING)
     sys.stderr.write(f"{session.program}: {escape(error.title + detail)} [{escape(error.code + named)}]\n")
     return code
+
+
+def _judge(raised: Exception) -> tuple[MeshError, int]:
+    match raised:
+        case MeshError():
+            return raised, exit_code(raised)
+        case OSError():
+            error = _system(raised)
+            return error, exit_code(error)
+        case click.ClickException():
+            return InvalidRequest(_usage(raised)), WRONG_USAGE
+        case _:
+            return _mistake(raised), FAILED
 
 
 _WORTH_SAYING = ("conflict", "fingerprint_prefix", "reason", "client_message_id", "broker_message_id", "bytes_max")
@@ -112,6 +136,14 @@ def _system(error: OSError) -> MeshError:
         return MeshError(str(error.strerror or error))
     kind = ConfigError if error.errno in _OF_THE_PLACE else MeshError
     return kind(f"{error.filename}: {error.strerror}")
+
+
+def _mistake(error: Exception) -> MeshError:
+    """Show where it happened, for a report; a program is told that it was no fault of its own."""
+    import traceback  # noqa: PLC0415 - not for what goes well
+
+    traceback.print_exception(error)
+    return MeshError(f"{type(error).__name__}: this should not happen, and where it did stands above")
 
 
 def _usage(error: click.ClickException) -> str:

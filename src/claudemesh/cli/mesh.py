@@ -5,7 +5,7 @@ import pwd
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,11 @@ from claudemesh.kernel.outbox import OutboxState
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import lock_holder
 from claudemesh.wire.names import POLICIES, SENDS_PER_WINDOW_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from claudemesh.daemon.identity import Joined
 
 NAME_HELP = "What the other members call you."
 
@@ -44,7 +49,7 @@ def create(session: Session, slug: str, broker: str, name: str | None, admin_tok
 
     token = None if admin_token_file is None else read_token(admin_token_file)
     to = enrol.Enrolment(session.home, name or user_name(), SystemClock())
-    joined = enrol.patiently(session.out.say, broker, lambda: enrol.create(to, slug, broker, token))
+    joined = _enrolled(session, broker, lambda: enrol.create(to, slug, broker, token))
     session.out.document(
         _membership(joined), [f"{escape(joined.slug)} is there, and you are {escape(joined.name)} in it"]
     )
@@ -52,7 +57,7 @@ def create(session: Session, slug: str, broker: str, name: str | None, admin_tok
 
 
 @mesh.command()
-@click.argument("slug")
+@click.argument("slug", required=False)
 @click.option(
     "--uses", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="How many may join by it."
 )
@@ -61,14 +66,14 @@ def create(session: Session, slug: str, broker: str, name: str | None, admin_tok
 )
 @click.option("--anyway", is_flag=True, help="Even as a plain member, for one who became an admin since joining.")
 @click.pass_obj
-def invite(session: Session, slug: str, *, uses: int, expires: float, anyway: bool) -> None:
+def invite(session: Session, slug: str | None, *, uses: int, expires: float, anyway: bool) -> None:
     """Print a code that lets others join. Whoever has the code can: give it only to whom you mean."""
     from claudemesh.cli import enrol  # noqa: PLC0415 - as above
     from claudemesh.daemon import identity  # noqa: PLC0415
     from claudemesh.daemon.client import mint_id  # noqa: PLC0415
     from claudemesh.wire.invite import render_code  # noqa: PLC0415
 
-    session.mesh = slug
+    session.mesh = slug or session.mesh
     expires_at = SystemClock().wall_ms() + int(expires * 1000)
     joined, keys = identity.load_membership(session.state_dir), identity.load_keys(session.state_dir)
     if joined.role not in enrol.INVITERS and not anyway:
@@ -102,9 +107,16 @@ def join(session: Session, code: str, name: str) -> None:
 
     invited = parse_code(sys.stdin.read() if code == "-" else code)
     to = enrol.Enrolment(session.home, name, SystemClock())
-    joined = enrol.patiently(session.out.say, invited.broker_url, lambda: enrol.join(to, invited))
+    joined = _enrolled(session, invited.broker_url, lambda: enrol.join(to, invited))
     session.out.document(_membership(joined), [f"you are {escape(joined.name)} in {escape(joined.slug)} now"])
     _say_if_known_as(session, joined.name, name)
+
+
+def _enrolled(session: Session, broker_url: str, ask: "Callable[[], Joined]") -> "Joined":
+    from claudemesh.cli import enrol  # noqa: PLC0415 - as above
+
+    with session.waiting("asking the broker") as shown:
+        return enrol.patiently(lambda text: shown.aside(session.out.say, text), broker_url, ask)
 
 
 def _say_if_known_as(session: Session, name: str, asked: str | None) -> None:
@@ -136,12 +148,12 @@ def list_meshes(session: Session) -> None:
     "--sends-per-window",
     type=click.IntRange(1, SENDS_PER_WINDOW_MAX),
     metavar="N",
-    help="The budget of each member.",
+    help="How many sends each member has in a window.",
 )
 @click.option(
     "--connections",
     type=click.Choice(POLICIES),
-    help="What a second daemon of one member means.",
+    help="Which counts if one member has two daemons: the newer, the older, or both.",
 )
 @click.pass_obj
 def set_mesh(session: Session, /, **said: str | int | None) -> None:
@@ -160,15 +172,21 @@ def set_mesh(session: Session, /, **said: str | int | None) -> None:
 @click.pass_obj
 def leave(session: Session, slug: str | None, *, force: bool) -> None:
     """Leave a mesh: tell its broker, stop the daemon, and put its state aside, where nothing sends from it."""
-    from claudemesh.cli.daemon import stop_daemon  # noqa: PLC0415 - as above
+    from claudemesh.cli.daemon import stop_daemon, supervisor_of  # noqa: PLC0415 - as above
 
     session.mesh = slug or session.mesh
     state_dir = session.state_dir
+    if (supervisor := supervisor_of(session)) is not None:
+        raise StateError(
+            f"`claudemesh up` would start its daemon again: stop that first (process {supervisor or 'unknown'})",
+            pid=supervisor,
+        )
     if not force and (waiting := _count_waiting(session)):
         unsent = "1 message is" if waiting == 1 else f"{waiting} messages are"
         raise StateError(f"{unsent} not sent yet: wait, or say --force", waiting=waiting)
-    untold = _tell_broker(session)
-    stop_daemon(state_dir)
+    with session.waiting("telling the broker"):
+        untold = _tell_broker(session)
+    stop_daemon(session)
     kept = session.home.left_dir(session.slug, str(SystemClock().wall_ms()))
     session.home.ensure_dir(kept.parent)
     state_dir.rename(kept)

@@ -2,18 +2,18 @@
 
 `send` answers when the daemon has made the message durable, which is `queued` and nothing more. With `--wait` it
 asks for the message's receipts until they are as far as was asked; running out of time is a failure that says how
-far they came, and the message stays on its way.
+far they came, and the message stays on its way. Ctrl-C says so too: else whoever sends again sends a double.
 """
 
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
-from claudemesh.cli.command import Command, Session, parse_duration
+from claudemesh.cli.command import DONE, FAILED, INTERRUPTED, Command, Session, parse_duration
 from claudemesh.cli.render import Output, escape, when
 from claudemesh.cli.topic import parse_name
 from claudemesh.daemon.client import Client
@@ -64,12 +64,25 @@ def parse_id(text: str) -> str:
 @click.option(
     "--id", "client_message_id", type=parse_id, metavar="ID", help="The message's id; used again, it counts once."
 )
-@click.option("--priority", type=click.Choice(["now", "next", "low"]), help="How the receiver is alerted.")
+@click.option(
+    "--priority",
+    type=click.Choice(["now", "next", "low"]),
+    help="Alert the receiver at once, at its next turn, or not. [default: next]",
+)
 @click.option("--meta", type=parse_meta, metavar="JSON", help="An object that travels along.")
 @click.option("--reply-to", metavar="ID", help="The broker message id that this answers.")
-@click.option("--wait", type=click.Choice(["accepted", "delivered", "read"]), help="Return when it is that far.")
 @click.option(
-    "--timeout", type=parse_duration, default="30s", show_default=True, metavar="TIME", help="For all of it."
+    "--wait",
+    type=click.Choice(["accepted", "delivered", "read"]),
+    help="Return when the broker has it, the receiver has it, or it was read.",
+)
+@click.option(
+    "--timeout",
+    type=parse_duration,
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="For the send and the wait together.",
 )
 @click.pass_obj
 def send(  # noqa: PLR0913 - the options of one command
@@ -88,26 +101,40 @@ def send(  # noqa: PLR0913 - the options of one command
     clock = SystemClock()
     deadline_ms = clock.monotonic_ms() + int(timeout * 1000)
     message = _read(text)
-    with session.client(timeout) as client:
+    what = f"waiting until it is {wait}" if wait else "handing it to the daemon"
+    with session.client(timeout) as client, session.waiting(what):
         answer = client.send(
             to, message, priority=priority, meta=meta, reply_to_id=reply_to, client_message_id=client_message_id
         )
-        life = _wait(client, answer["client_message_id"], wait, deadline_ms) if wait else None
+        waited = _wait(client, answer, wait, deadline_ms) if wait else None
     out = session.out
-    if wait is None or life is None:
+    if wait is None or waited is None:
         again = " (again: it was sent before)" if answer.get("duplicate") else ""
         out.document(answer, [f"{out.state(answer['status'])}  {escape(answer['client_message_id'])}{again}"])
-        return 0
-    reached = str(life["state"])
-    has_arrived = _is_as_far(reached, wait)
+        return DONE
+    return _show_waited(out, answer, waited, wait)
+
+
+class Waited(NamedTuple):
+    life: Json
+    is_interrupted: bool = False
+
+
+def _show_waited(out: Output, answer: Json, waited: Waited, wanted: str) -> int:
+    """Print how far the message came; return the exit code."""
+    reached = str(waited.life["state"])
+    has_arrived = _is_as_far(reached, wanted)
     out.document(
-        {**answer, "state": reached, "waited_for": wait, "reached": has_arrived},
+        {**answer, "state": reached, "waited_for": wanted, "reached": has_arrived},
         [f"{out.state(reached)}  {escape(answer['client_message_id'])}"],
     )
     if not has_arrived:
-        why = _last_words(life) if reached in ENDED else f"it was not {wait} in time, and may still be"
+        until = "when you stopped waiting" if waited.is_interrupted else "in time"
+        why = _last_words(waited.life) if reached in ENDED else f"it was not {wanted} {until}, and may still be"
         out.say(f"the message is {reached}: {why}")
-    return 0 if has_arrived else 1
+    if waited.is_interrupted:
+        return INTERRUPTED
+    return DONE if has_arrived else FAILED
 
 
 def _read(text: str) -> str:
@@ -129,17 +156,21 @@ def _is_as_far(state: str, wanted: str) -> bool:
     return state in STATES and STATES.index(state) >= STATES.index(wanted)
 
 
-def _wait(client: Client, any_id: str, wanted: str, deadline_ms: int) -> Json:
-    """Ask until the message is as far as wanted, or cannot get there, or time is up; return its life so far."""
+def _wait(client: Client, answer: Json, wanted: str, deadline_ms: int) -> Waited:
+    """Ask until the message is as far as wanted, or cannot get there, or time is up, or Ctrl-C; return how far."""
     clock = SystemClock()
     patience_s = POLL_S
-    while True:
-        life = client.trace(any_id)
-        left_s = (deadline_ms - clock.monotonic_ms()) / 1000
-        if life["state"] in ENDED or _is_as_far(life["state"], wanted) or left_s <= 0:
-            return life
-        pause(min(patience_s, left_s))
-        patience_s = min(patience_s * 1.5, POLL_MAX_S)
+    life: Json = {"state": answer["status"], "steps": []}
+    try:
+        while True:
+            life = client.trace(answer["client_message_id"])
+            left_s = (deadline_ms - clock.monotonic_ms()) / 1000
+            if life["state"] in ENDED or _is_as_far(life["state"], wanted) or left_s <= 0:
+                return Waited(life)
+            pause(min(patience_s, left_s))
+            patience_s = min(patience_s * 1.5, POLL_MAX_S)
+    except KeyboardInterrupt:
+        return Waited(life, is_interrupted=True)
 
 
 # --- the inbox ---------------------------------------------------------------------------------------
@@ -153,11 +184,21 @@ def _wait(client: Client, any_id: str, wanted: str, deadline_ms: int) -> Json:
 @click.option("--from", "sender", metavar="PEER", help="Only what this peer sent.")
 @click.option("--topic", type=parse_name, metavar="NAME", help="Only this topic's messages.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many, and 1000."
+    "--limit",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="At most so many, and 1000.",
 )
 @click.option("--cursor", metavar="CURSOR", help="Go on where `next_cursor` of another page says.")
 @click.option("--archive", is_flag=True, help="Search what the pipeline keeps of all inboxes, without a daemon.")
-@click.option("--lake", type=click.Path(path_type=Path), metavar="DIR", help="Where it keeps that.")
+@click.option(
+    "--lake",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where it keeps that. [default: lake in the home]",
+)
 @click.pass_obj
 def inbox(  # noqa: PLR0913 - the options of one command
     session: Session,
@@ -183,7 +224,7 @@ def inbox(  # noqa: PLR0913 - the options of one command
             raise click.UsageError("--archive goes with --search, --lake, --limit and --cursor only")
         from claudemesh.pipeline.archive import search as search_archive  # noqa: PLC0415 - only with --archive
 
-        page = search_archive(lake or session.home.root / "lake", search, limit, cursor)
+        page = search_archive(lake or session.home.lake_dir, search, limit, cursor)
         session.out.document(page, _lines(session.out, page))
         return
     with session.client() as client:
@@ -207,7 +248,7 @@ def inbox(  # noqa: PLR0913 - the options of one command
 
 def show_message(out: Output, message: Json) -> None:
     """Print one message while following: a line of JSON, or as in the list."""
-    out.document(message, message_lines(out, message))
+    out.entry(message, message_lines(out, message))
 
 
 def _lines(out: Output, page: Json) -> Iterator[str]:

@@ -55,7 +55,10 @@ def inspect(session: Session, row: str) -> None:
 @click.option("--new-client-id", metavar="ID", help="The id of the new message.")
 @click.option("--auto", is_flag=True, help="A fresh id (the default).")
 @click.option(
-    "--patch-payload", type=click.Path(path_type=Path), metavar="FILE", help="JSON: to, message, meta, priority."
+    "--patch-payload",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What to change, as JSON: any of to, message, meta, priority.",
 )
 @FORCE
 @click.pass_obj
@@ -83,13 +86,13 @@ def drop(session: Session, *, row: str, force: bool) -> None:
 
 
 @outbox.command()
-@click.option("--confirm", is_flag=True, help="Really.")
+@click.option("--confirm", is_flag=True, help="Yes, for good: nothing is forgotten without it.")
 @click.pass_obj
 def prune(session: Session, *, confirm: bool) -> None:
     """Forget the contents of old done and aborted rows; their ids go on answering as before."""
     if not confirm:
         raise click.UsageError("this forgets contents for good: say --confirm")
-    with session.client() as client:
+    with session.client() as client, session.waiting("pruning"):
         answer = client.outbox_prune()
     session.out.document(answer, [f"pruned: {escape(answer.get('pruned', '?'))}"])
 

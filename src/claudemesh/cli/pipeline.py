@@ -43,9 +43,14 @@ def _shared(command: Callable[..., int]) -> Callable[..., int]:
             "--store",
             multiple=True,
             metavar="URL",
-            help="sqlite:///PATH, a file or postgresql://HOST/NAME; may be repeated. [default: those in the home]",
+            help="What to read, a file, sqlite:///PATH or postgresql://HOST/NAME; repeatable [default: the home's]",
         ),
-        click.option("--lake", type=click.Path(path_type=Path), metavar="DIR", help="[default: lake in the home]"),
+        click.option(
+            "--lake",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Where copies go. [default: lake in the home]",
+        ),
         click.option("--master", metavar="URL", help="Where Spark runs. [default: local[*]]"),
         click.option("--since", type=_since, metavar="ISO", help="Measure from then on; a copy is always whole."),
         click.option(
@@ -69,6 +74,7 @@ _HISTORY: Final = click.option(
     "--history",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
     help="What clients were told, as SDK and command line record it; may be repeated.",
 )
 
@@ -79,7 +85,8 @@ def _work(session: Session, said: Json) -> "Iterator[Work]":
     from claudemesh.pipeline.work import Asked, working  # noqa: PLC0415 - as above
 
     clock = SystemClock()
-    progress = Progress(sys.stderr, clock, is_quiet=session.as_json)
+    is_dumb = session.surroundings.is_dumb
+    progress = Progress(sys.stderr, clock, is_quiet=session.as_json, is_dumb=is_dumb)
     with working(session.home.root, Asked(**said), clock, progress) as work:
         yield work
 
@@ -169,8 +176,18 @@ def check(session: Session, /, history: tuple[Path, ...], **said: Any) -> int:  
 @_shared
 @_CUT
 @_HISTORY
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the page.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the document.")
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where to write the page. [default: report.html beside the cut's results in the lake]",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where to write the document. [default: report.json beside it]",
+)
 @click.pass_obj
 def report(
     session: Session,

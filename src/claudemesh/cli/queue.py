@@ -34,7 +34,17 @@ LEDGER: Final = click.option(
 
 @click.group(cls=Group)
 def queue() -> None:
-    """Queues: create, work, ack, nack, renew. To add work, `send queue:NAME TEXT`."""
+    """Queues: list, create, work, ack, nack, renew. To add work, `send queue:NAME TEXT`."""
+
+
+@queue.command("list")
+@click.pass_obj
+def list_queues(session: Session) -> None:
+    """List the work queues of the mesh, with how much waits in each and how much is leased."""
+    with session.client() as client:
+        answer = client.queue_list()
+    rows = [(entry["name"], entry["ready"], entry["leased"], entry["created_at"]) for entry in answer["queues"]]
+    session.out.document(answer, session.out.table(("queue", "ready", "leased", "made"), rows))
 
 
 @queue.command()
@@ -70,7 +80,8 @@ def work(  # noqa: PLR0913 - its options
         raise click.UsageError("a COMMAND completes what it is given, and --hold leaves it: say one of them")
     with session.client() as client:
         if place is None:
-            leased = client.queue_work(name)
+            with session.waiting("asking for work"):
+                leased = client.queue_work(name)
             session.out.document(leased, _lines(leased))
             return DONE
         from claudemesh.cli.ledgered import work_ledgered  # noqa: PLC0415 - only with a ledger

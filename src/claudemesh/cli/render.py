@@ -9,14 +9,17 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TextIO
 
+from claudemesh.kernel.texts import escape
+
+__all__ = ["Colour", "Output", "age", "escape", "render_json", "text_width", "when"]
+
+MINUTE_S: Final = 60
+HOUR_S: Final = 3_600
+DAY_S: Final = 86_400
+
 Colour = Literal["red", "green", "yellow", "dim", "bold"]
 
 _CODES: Final[dict[Colour, str]] = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
-# Spaces of other scripts. All else that Python does not call printable is shown by its number: controls, marks of
-# direction, joiners without width, private and unassigned characters, halves of surrogate pairs.
-_SPACES: Final = frozenset(
-    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-)
 _WIDE: Final = "WF"  # East Asian widths that take two columns
 
 _STATES: Final[dict[str, Colour]] = {
@@ -24,23 +27,6 @@ _STATES: Final[dict[str, Colour]] = {
     **dict.fromkeys(("pending", "inflight", "queued", "sending", "accepted"), "yellow"),
     **dict.fromkeys(("done", "acked", "delivered", "read", "acted", "online", "running"), "green"),
 }
-
-
-def escape(text: object, *, lines: bool = False) -> str:
-    """Return a text that can do nothing but be read; with `lines` its line breaks stay."""
-    return "".join(
-        character
-        if character.isprintable() or character in _SPACES or (lines and character == "\n")
-        else _number(character)
-        for character in str(text)
-    )
-
-
-def _number(character: str) -> str:
-    if character in "\n\t\r":
-        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[character]
-    code = ord(character)
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
 
 
 def when(instant: object) -> str:
@@ -53,6 +39,17 @@ def when(instant: object) -> str:
         return datetime.fromtimestamp(instant / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (OverflowError, ValueError, OSError):
         return str(instant)
+
+
+def age(seconds: int) -> str:
+    """Return how long ago it was, in its two largest units."""
+    if seconds < MINUTE_S:
+        return f"{max(seconds, 0)}s"
+    if seconds < HOUR_S:
+        return f"{seconds // MINUTE_S}m {seconds % MINUTE_S}s"
+    if seconds < DAY_S:
+        return f"{seconds // HOUR_S}h {seconds % HOUR_S // MINUTE_S}m"
+    return f"{seconds // DAY_S}d {seconds % DAY_S // HOUR_S}h"
 
 
 def render_json(document: object) -> str:
@@ -73,6 +70,15 @@ class Output:
         """Print the one document, or the lines that say it to a person."""
         self.write([render_json(document)] if self.as_json else lines)
 
+    def entry(self, document: object, lines: Iterable[str]) -> None:
+        """Print one of many, as it comes: an object on a line of its own, or what says it to a person."""
+        self.write([render_json(document)] if self.as_json else lines)
+
+    def problem(self, problem: object) -> None:
+        """Print what went wrong in the place of the document; a person reads it on standard error."""
+        if self.as_json:
+            self.write([render_json(problem)])
+
     def write(self, lines: Iterable[str]) -> None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()  # a reader at the other end of a pipe is following
@@ -91,7 +97,7 @@ class Output:
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
         """Return lines in columns; the cells are escaped, and states take their colour."""
         cells = [[escape("-" if cell is None else cell) for cell in row] for row in rows]
-        widths = [max(_width(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
+        widths = [max(text_width(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
         lines = [self.paint(_align([head.upper() for head in heads], widths), "dim")]
         for row in cells:
             painted = [self.paint(_pad(cell, widths[i]), _STATES.get(cell)) for i, cell in enumerate(row)]
@@ -104,10 +110,10 @@ def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _pad(cell: str, width: int) -> str:
-    return cell + " " * (width - _width(cell))
+    return cell + " " * (width - text_width(cell))
 
 
-def _width(text: str) -> int:
+def text_width(text: str) -> int:
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width  # noqa: PLC0415 - only for names that need it

@@ -8,8 +8,9 @@ from typing import Final
 import click
 
 from claudemesh.cli.command import Command, Session, parse_listen
-from claudemesh.cli.daemon import PROBE_S, PROGRAM
+from claudemesh.cli.daemon import PROBE_S, PROGRAM, Flags
 from claudemesh.cli.daemon import SUPERVISED as SLUG
+from claudemesh.cli.dashboard import ask_for_link
 from claudemesh.cli.mesh import user_name
 from claudemesh.cli.render import escape
 from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DependencyError, NoDaemon
@@ -30,9 +31,10 @@ DEFAULT_LISTEN: Final = "127.0.0.1:7450"
     metavar="HOST:PORT",
     help="Where the broker listens.",
 )
+@click.option("--tcp/--no-tcp", default=None, help="Whether the daemon has a port, which the dashboard needs.")
 @click.pass_obj
-def up(session: Session, listen: str) -> int:
-    """Run a broker and a daemon on mesh "local" until Ctrl-C."""
+def up(session: Session, *, listen: str, tcp: bool | None) -> int:
+    """Run a broker and a daemon on mesh "local" until Ctrl-C, with the dashboard."""
     from claudemesh.cli import enrol  # noqa: PLC0415 - the network's libraries are slow to load
     from claudemesh.daemon import identity  # noqa: PLC0415
     from claudemesh.wire.addresses import parse_broker_url  # noqa: PLC0415
@@ -48,7 +50,10 @@ def up(session: Session, listen: str) -> int:
     with InstanceLock(session.home.up_lock), Supervisor(clock, session.out.say) as supervisor:
         _refuse_if_taken(listen)
         supervisor.start("broker", [*PROGRAM, "broker", "serve", "--listen", listen])
-        if not supervisor.wait_ready("broker", lambda: _broker_answers(broker_url), READY_S):
+        # Both write to this terminal too; and a process is started only while there is one thread.
+        with session.waiting("starting the broker", is_shared=True):
+            is_ready = supervisor.wait_ready("broker", lambda: _broker_answers(broker_url), READY_S)
+        if not is_ready:
             return _not_ready(supervisor, "broker")
         name = user_name()
         if SLUG in session.home.meshes():
@@ -56,11 +61,25 @@ def up(session: Session, listen: str) -> int:
         # Also for one that is there: it changes nothing, unless the broker's store was made anew.
         enrol.create(enrol.Enrolment(session.home, name, clock), SLUG, broker_url)
         # Persistent also in CI: it is this mesh's owner, whom the others write to.
-        supervisor.start("daemon", [*PROGRAM, "daemon", "up", "--foreground", "--persistent", "--mesh", SLUG])
-        if not supervisor.wait_ready("daemon", lambda: _daemon_answers(session), READY_S):
+        said = Flags(ephemeral=False, tcp=tcp)
+        supervisor.start("daemon", [*PROGRAM, "daemon", "up", "--foreground", "--mesh", SLUG, *said.words])
+        with session.waiting("starting the daemon", is_shared=True):
+            is_ready = supervisor.wait_ready("daemon", lambda: _daemon_answers(session), READY_S)
+        if not is_ready:
             return _not_ready(supervisor, "daemon")
-        document = {"mesh": SLUG, "broker_url": broker_url, "socket": str(session.state_dir / "sock")}
-        session.out.document(document, [f"mesh {SLUG} is up, broker at {escape(broker_url)}; Ctrl-C stops it"])
+        link = ask_for_link(session)["url"]
+        document = {
+            "mesh": SLUG,
+            "broker_url": broker_url,
+            "socket": str(session.state_dir / "sock"),
+            "dashboard": link,
+        }
+        lines = [f"mesh {SLUG} is up, broker at {escape(broker_url)}; Ctrl-C stops it"]
+        if link is None:
+            lines.append("no dashboard: here a daemon has no port unless it is told to, with --tcp")
+        else:
+            lines.append(f"dashboard, for a moment: {escape(link)}  (later: `claudemesh dashboard`)")
+        session.out.document(document, lines)
         supervisor.run()
     return 0
 

@@ -28,6 +28,7 @@ def a_year_ago(folder: Path) -> dict[str, object]:
 
 
 @pytest.mark.req("C1", "S2")
+@pytest.mark.prints("claudemesh broker sweep --plan")
 def test_a_plan_is_executed_and_its_outcome_told(run: Run, tmp_path: Path) -> None:
     plan, store = tmp_path / "plan.jsonl", ("--store", f"sqlite:///{tmp_path / 'broker.db'}")
     plan.write_text(json.dumps(a_year_ago(tmp_path)) + "\n")

@@ -11,13 +11,15 @@ import pytest
 
 from claudemesh.cli.command import exit_code, parse_duration
 from claudemesh.cli.main import root
+from claudemesh.daemon.http.status import Health
 from claudemesh.kernel import errors
 from claudemesh.runtime.home import Home
 from tests.contract.broker.backends import open_house
 from tests.unit.cli.conftest import Run, join_mesh
 from tests.unit.cli.scripted import ScriptedDaemon, refuse, respond
+from tools.examples import document_of
 
-HEALTH = {"connected": True, "queue_depth": 0, "inflight": 0}
+HEALTH = document_of(Health)
 
 
 @pytest.mark.req("C1")
@@ -238,6 +240,7 @@ def test_a_store_that_cannot_be_reached_is_told_in_a_line_without_its_password(r
 
 
 @pytest.mark.req("C1")
+@pytest.mark.prints("claudemesh broker restored")
 def test_of_a_store_that_came_back_from_a_backup_each_time_begins_an_epoch(run: Run, tmp_path: Path) -> None:
     store = ("--store", f"sqlite:///{tmp_path / 'broker.db'}")
     assert run("broker", "restored", *store).code == 1, "there is none"
@@ -361,3 +364,16 @@ def test_the_console_script_is_installed(home: Home) -> None:
         timeout=60,
     )
     assert json.loads(ran.stdout) == {"meshes": []}
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("installs", "install"), ("peers", "peer"), ("dash-board", "dashboard")]
+)
+def test_a_mistyped_command_is_told_the_nearest(run: Run, word: str, meant: str) -> None:
+    ran = run(word)
+    assert ran.code == 2
+    assert f"Did you mean '{meant}'?" in ran.err
+
+
+def test_who_joined_no_mesh_is_told_the_shortest_way_to_one(run: Run) -> None:
+    assert "`claudemesh up`" in run("inbox").err

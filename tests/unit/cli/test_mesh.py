@@ -1,6 +1,7 @@
 """A member is made by a broker's yes: the key outlives a lost answer, and no invite is believed too far."""
 
 import io
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,7 @@ def keys_shown(broker: ScriptedDaemon) -> list[str]:
 
 
 @pytest.mark.req("I3")
+@pytest.mark.prints("claudemesh mesh create")
 def test_a_mesh_is_made_by_a_signed_request_and_its_owner_is_kept(
     run: Run, home: Home, broker: ScriptedDaemon
 ) -> None:
@@ -247,6 +249,21 @@ def test_an_invite_is_made_without_the_broker_and_signed(run: Run, home: Home) -
     assert run("mesh", "invite", "other").code == 2
 
 
+def test_an_invite_is_for_the_mesh_that_is_meant_as_everywhere_else(
+    run: Run, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join_mesh(home, "demo")
+    assert run("mesh", "invite", "--json").json["slug"] == "demo"
+    join_mesh(home, "other")
+    ran = run("mesh", "invite", "--json")
+    assert (ran.code, ran.json["code"]) == (2, "invalid_request")
+    assert "demo, other" in ran.json["detail"]
+    assert run("mesh", "invite", "--mesh", "other", "--json").json["slug"] == "other"
+    monkeypatch.setenv("CLAUDEMESH_MESH", "other")
+    assert run("mesh", "invite", "--json").json["slug"] == "other"
+    assert run("mesh", "invite", "demo", "--json").json["slug"] == "demo"
+
+
 def make_plain_member(home: Home) -> None:
     state_dir = home.mesh_dir("demo")
     member = msgspec.structs.replace(identity.load_membership(state_dir), role="member")
@@ -385,6 +402,23 @@ def test_whoever_leaves_and_stays_a_member_is_not_seen_as_there(
     assert [asked.path for asked in daemon.asked][-2:] == ["/v1/member/revoke", "/v1/presence/end"]
 
 
+@pytest.mark.parametrize("words", [[], ["--force"]])
+def test_a_mesh_whose_daemon_up_keeps_running_is_not_left(run: Run, home: Home, words: list[str]) -> None:
+    join_mesh(home, "local")
+    with InstanceLock(home.up_lock):
+        ran = run("mesh", "leave", "local", *words, "--json")
+    assert (ran.code, ran.json["code"], ran.json["pid"]) == (4, "state_refused", os.getpid())
+    assert f"`claudemesh up` would start its daemon again: stop that first (process {os.getpid()})" in ran.err
+    assert home.meshes() == ["local"]
+
+
+def test_up_keeps_from_leaving_no_mesh_but_its_own(run: Run, home: Home) -> None:
+    join_mesh(home, "demo")
+    with InstanceLock(home.up_lock):
+        assert run("mesh", "leave", "demo").code == 0
+    assert home.meshes() == []
+
+
 def test_what_is_not_sent_yet_keeps_from_leaving(run: Run, home: Home, daemon: ScriptedDaemon) -> None:
     daemon.on("GET", "/v1/health", respond(200, {"queue_depth": 2, "inflight": 1}))
     with InstanceLock(home.mesh_dir("demo") / "pid"):
@@ -400,6 +434,7 @@ def outbox_of(state_dir: Path) -> None:
 
 
 @pytest.mark.req("D16")
+@pytest.mark.prints("claudemesh daemon remint")
 def test_a_copy_becomes_a_member_of_its_own_and_sends_nothing_of_the_original(
     run: Run, home: Home, broker: ScriptedDaemon
 ) -> None:

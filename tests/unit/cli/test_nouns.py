@@ -6,25 +6,50 @@ from pathlib import Path
 
 import pytest
 
+from claudemesh.daemon.http.control import (
+    Appointed,
+    GivenBack,
+    Made,
+    MeshTerms,
+    Renewed,
+    Revoked,
+    Settled,
+    ShownTopic,
+    Subscribed,
+    Unsubscribed,
+    Work,
+)
+from claudemesh.daemon.http.outbox import Pruned, ShownRow
+from claudemesh.daemon.operate import Decision
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.scripted import ScriptedDaemon, refuse, respond
+from tools.examples import document_of
 
-LEASED = {
-    "client_message_id": "c1",
-    "broker_message_id": "b1",
-    "from": "ab" * 32,
-    "body": "do\nthis\x1b",
-    "lease_token": 7,
-    "lease_expires_at": "2026-01-31T12:05:00.000Z",
-}
+LEASED = document_of(
+    Work,
+    client_message_id="c1",
+    broker_message_id="b1",
+    body="do\nthis\x1b",
+    lease_token=7,
+    lease_expires_at="2026-01-31T12:05:00.000Z",
+)
 LEASE = ("--id", "b1", "--token", "7")
-ROW = {
-    "id": "r1",
-    "client_message_id": "c1",
-    "status": "dead",
-    "to": "bob",
-    "attempts": 3,
-    "last_error": "\x1b[31mno",
+ROW = document_of(ShownRow, id="r1", client_message_id="c1", status="dead", attempts=3, last_error="\x1b[31mno")
+
+
+ANSWERS = {
+    "/v1/topic/create": Made,
+    "/v1/topic/subscribe": Subscribed,
+    "/v1/topic/unsubscribe": Unsubscribed,
+    "/v1/queue/create": Made,
+    "/v1/queue/ack": Settled,
+    "/v1/queue/nack": GivenBack,
+    "/v1/queue/renew": Renewed,
+    "/v1/member/revoke": Revoked,
+    "/v1/member/role": Appointed,
+    "/v1/mesh/set": MeshTerms,
+    "/v1/outbox/drop": Decision,
+    "/v1/outbox/prune": Pruned,
 }
 
 
@@ -57,10 +82,11 @@ ROW = {
 def test_a_verb_is_a_request(
     run: Run, daemon: ScriptedDaemon, words: tuple[str, ...], path: str, body: dict[str, object]
 ) -> None:
-    daemon.on("POST", path, respond(200, {"status": "aborted", "pruned": 2, "ok": True}))
+    answer = document_of(ANSWERS[path])
+    daemon.on("POST", path, respond(200, answer))
     ran = run(*words, "--json")
     assert ran.code == 0
-    assert ran.json["ok"] is True
+    assert ran.json == answer
     assert daemon.asked[0].json == body
     assert run(*words).out
 
@@ -79,7 +105,7 @@ def test_a_name_that_is_none_is_wrong_usage_in_plain_words(
 
 
 def test_topics_are_listed(run: Run, daemon: ScriptedDaemon) -> None:
-    topics = {"topics": [{"name": "ops", "subscribed": True, "subscribers": 2}]}
+    topics = {"topics": [document_of(ShownTopic, name="ops", subscribed=True, subscribers=2)]}
     daemon.on("GET", "/v1/topic/list", respond(200, topics))
     assert run("topic", "list", "--json").json == topics
     assert "#ops" in run("topic", "list").out
@@ -172,14 +198,14 @@ def test_that_nobody_knows_who_is_there_is_said(run: Run, daemon: ScriptedDaemon
 
 @pytest.mark.req("D10")
 def test_rows_are_listed_and_inspected(run: Run, daemon: ScriptedDaemon) -> None:
-    rows = {"rows": [ROW], "next_cursor": 9}
+    rows = {"rows": [ROW], "next_cursor": "e.9"}
     inspected = {"row": ROW, "ancestors": ["r0"], "successor": None}
     daemon.on("GET", "/v1/outbox", respond(200, rows)).on("GET", "/v1/outbox/r1", respond(200, inspected))
     assert run("daemon", "outbox", "list", "--failed", "--json").json == rows
     assert daemon.asked[0].query == "failed=1"
     shown = run("daemon", "outbox", "list").out
     assert "\\x1b[31mno" in shown
-    assert "--cursor 9" in shown
+    assert "--cursor e.9" in shown
     assert run("daemon", "outbox", "inspect", "--id", "r1", "--json").json == inspected
     assert "r0" in run("daemon", "outbox", "inspect", "--id", "r1").out
 

@@ -8,13 +8,15 @@ import pytest
 
 from claudemesh.cli.command import Session
 from claudemesh.cli.daemon import Flags, build_settings
-from claudemesh.daemon.http.status import describe_link
+from claudemesh.daemon.http.status import Health, describe_link
 from claudemesh.runtime import processes
 from claudemesh.runtime.home import Home, InstanceLock, Surroundings, read_private, write_private
 from tests.unit.cli.conftest import Run, join_mesh
 from tests.unit.cli.scripted import ScriptedDaemon, respond
+from tools.examples import document_of
 
 LINES = [{"at": "t1", "event": "daemon.started"}, {"at": "t2", "event": "daemon.stopped"}]
+RELOADED = {"applied": ["disk.reserved_bytes"], "needs_restart": []}
 
 
 @pytest.mark.req("D15")
@@ -55,7 +57,7 @@ def test_a_start_tells_of_the_link_when_it_is_known(
 ) -> None:
     monkeypatch.setattr(processes, "start_detached", lambda *_: SimpleNamespace(poll=lambda: None))
     healths = [
-        {"connected": link == "connected", "link": link, "queue_depth": 0, "inflight": 0}
+        document_of(Health, connected=link == "connected", link=link)
         for link in ("connecting", "catching up", "connected")
     ]
     daemon.on("GET", "/v1/health", *(respond(200, health) for health in healths))
@@ -82,14 +84,14 @@ def test_what_a_daemon_cannot_do_yet_is_said_with_another_way(run: Run, daemon: 
 
 @pytest.mark.req("O2")
 def test_a_reload_is_not_asked_for_what_would_be_refused(run: Run, home: Home, daemon: ScriptedDaemon) -> None:
-    daemon.on("POST", "/v1/reload", respond(200, {"reloaded": True}))
+    daemon.on("POST", "/v1/reload", respond(200, RELOADED))
     (home.mesh_dir("demo") / "config.toml").write_text("[disk]\nreserved_byte = 1\n")
     ran = run("daemon", "reload", "--json")
     assert (ran.code, ran.json["code"]) == (1, "config_invalid")
     assert "reserved_bytes" in ran.json["detail"]
     assert daemon.asked == []
     (home.mesh_dir("demo") / "config.toml").unlink()
-    assert run("daemon", "reload", "--json").json == {"reloaded": True}
+    assert run("daemon", "reload", "--json").json == RELOADED
 
 
 def test_the_log_is_shown_from_its_end_and_what_is_not_json_too(run: Run, home: Home) -> None:
@@ -102,25 +104,19 @@ def test_the_log_is_shown_from_its_end_and_what_is_not_json_too(run: Run, home: 
     assert run("daemon", "logs", "--lines", "0").out == ""
 
 
-@pytest.mark.req("O2")
-def test_the_settings_in_force_are_shown(run: Run, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    join_mesh(home, "demo")
-    (home.mesh_dir("demo") / "config.toml").write_text('[clone]\npolicy = "warn"\n')
-    monkeypatch.setenv("CI", "1")
-    shown = run("config", "show", "--json").json
-    assert (shown["home"], shown["ci"], shown["defaults"]["ephemeral"]) == (str(home.root), "CI", True)
-    assert shown["settings"]["clone.policy"] == "warn"
-    lines = run("config", "show").out.splitlines()
-    assert {'clone.policy = "warn"', 'meshes = ["demo"]', 'ci = "CI"'} <= set(lines)
-
-
 @pytest.mark.req("C1")
+@pytest.mark.prints("claudemesh completions")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_learns_the_commands(run: Run, shell: str) -> None:
-    assert "_CLAUDEMESH_COMPLETE" in run("completions", shell).out
-    assert run("completions", shell, "--json").json["shell"] == shell
+def test_a_shell_learns_the_commands_of_all_programs_or_of_one(run: Run, shell: str) -> None:
+    every, alone = run("completions", shell, "--json").json, run("completions", shell, "--program", "cortex").out
+    assert every["shell"] == shell
+    for program in every["programs"]:
+        variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
+        assert variable in every["script"]
+        assert (variable in alone) is (program == "cortex")
 
 
+@pytest.mark.prints("claudemesh daemon recover")
 def test_a_sound_outbox_needs_nothing_and_a_damaged_one_is_told_without_being_touched(run: Run, home: Home) -> None:
     join_mesh(home, "demo")
     assert run("daemon", "recover", "--json").json["damaged"] is False

@@ -9,24 +9,14 @@ from claudemesh.cli.render import Output
 from claudemesh.cli.statehub import showing
 from claudemesh.cli.statehub.outbox import login_name, parse_by, read_lines
 from claudemesh.kernel.errors import InvalidRequest
+from tests.unit.edge.well import WELL
 
 pytestmark = pytest.mark.req("R9")
 
 NOW = 1_800_000_000_000
 OUT = Output(as_json=False, no_color=True)
 
-STATUS: dict[str, Any] = {
-    "running": True,
-    "outbox": "there",
-    "upstream": "127.0.0.1:18000",
-    "upstream_reachable": True,
-    "upstream_state": "online",
-    "pending": 0,
-    "oldest_pending_age_s": 0,
-    "conflicts": 0,
-    "dead": 0,
-    "outbox_usable": True,
-}
+STATUS: dict[str, Any] = {"running": True, "outbox": "there", **WELL}
 
 SEEN: dict[str, Any] = {
     "seq": 1,
@@ -48,14 +38,6 @@ SEEN: dict[str, Any] = {
     "expectation": {},
     "answer_status": None,
 }
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m 0s"), (3_599, "59m 59s"), (3_600, "1h 0m"), (90_000, "1d 1h")],
-)
-def test_an_age_is_told_in_its_two_largest_units(seconds: int, told: str) -> None:
-    assert showing.age(seconds) == told
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,7 @@ def told(home: Home, monkeypatch: pytest.MonkeyPatch) -> list[Params]:
 
 
 @pytest.mark.req("S4")
+@pytest.mark.prints("claudemesh pipeline run")
 def test_a_job_that_is_left_out_is_named_to_people_and_programs(run: Run, told: list[Params]) -> None:
     assert "--bodies" in run("pipeline", "run", "--json").json["left_out"]["search"]
     assert "search: left out: " in run("pipeline", "run").out

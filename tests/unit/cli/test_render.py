@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from claudemesh.cli.render import Output, escape, render_json, when
+from claudemesh.cli.render import Output, age, escape, render_json, when
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,11 @@ def test_colour_is_for_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plain.state("something else") == "something else"
     assert Output(as_json=False, no_color=True).state("dead") == "dead"
     assert Output(as_json=True, no_color=False).state("dead") == "dead"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m 0s"), (3_599, "59m 59s"), (3_600, "1h 0m"), (90_000, "1d 1h")],
+)
+def test_an_age_is_told_in_its_two_largest_units(seconds: int, told: str) -> None:
+    assert age(seconds) == told
