@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["tests.services.fixtures"]
+pytest_plugins = ["tests.services.fixtures", "tests.printed"]
 
 EFFORTS = {"ci": 1, "chaos": 20, "soak": 400}
 

@@ -17,6 +17,7 @@ from claudemesh.daemon import identity
 from claudemesh.daemon.app import serve
 from claudemesh.daemon.identity import Joined
 from claudemesh.daemon.settings import Config, DaemonSettings
+from claudemesh.dashboard.app import dashboard_of
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import Home
 from claudemesh.runtime.keys import KeyPair
@@ -99,16 +100,20 @@ async def local_daemon(  # noqa: PLR0913  all by name
     config: Config | None = None,
     tcp: bool = False,
     ephemeral_ttl_ms: int | None = None,
+    world: World | None = None,
     **timings: int,
 ) -> AsyncIterator[LocalDaemon]:
     """Start a daemon and stop it again; the same directory may be started again."""
     prepare(state_dir, keys, joined)
-    daemon = LocalDaemon(state_dir, keys, real_world())
+    daemon = LocalDaemon(state_dir, keys, world or real_world())
     settings = DaemonSettings(
         state_dir=state_dir, config=config or Config(), tcp=tcp, ephemeral_ttl_ms=ephemeral_ttl_ms, **timings
     )
     started = asyncio.Event()
-    daemon.task = asyncio.create_task(serve(settings, daemon.world, daemon.stopping, lambda _: started.set()))
+    extend = dashboard_of(Home(state_dir.parent.parent))
+    daemon.task = asyncio.create_task(
+        serve(settings, daemon.world, daemon.stopping, lambda _: started.set(), extend)
+    )
     waiting = asyncio.create_task(started.wait())
     await asyncio.wait({daemon.task, waiting}, timeout=WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
     if not started.is_set():

@@ -11,6 +11,7 @@ import pytest
 
 from claudemesh.ledger import MessageCassette
 from tests.mesh import LocalDaemon, local_mesh
+from tests.printed import check_output
 
 SCRIPT = "import sys; text = sys.stdin.read(); print(text.upper()); sys.exit('bad' in text)"
 
@@ -30,6 +31,7 @@ async def claudemesh(who: LocalDaemon, *words: str, status: int = 0) -> Any:  # 
     async with asyncio.timeout(60):
         out, err = await process.communicate()
     assert process.returncode == status, err.decode()
+    check_output("claudemesh", words, status, out.decode())
     return json.loads(out)
 
 
@@ -93,6 +95,7 @@ async def test_a_command_does_the_work_under_a_lease_that_is_renewed_and_its_sta
 
 
 @pytest.mark.req("L9")
+@pytest.mark.prints("claudemesh queue ack --ledger", "claudemesh queue work --ledger")
 async def test_what_is_held_is_completed_later_and_whoever_handed_it_over_answers_for_it(tmp_path: Path) -> None:
     place = tmp_path / "work.db"
     async with local_mesh(tmp_path, "alice", "bob", "carol") as (_, alice, bob, carol):

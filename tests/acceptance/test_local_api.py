@@ -16,10 +16,22 @@ ROUTES = {
     *(("POST", f"/v1/queue/{verb}") for verb in ("create", "work", "ack", "nack", "renew")),
     *(("POST", f"/v1/outbox/{verb}") for verb in ("requeue", "drop", "prune")),
     *(("POST", path) for path in ("/v1/send", "/v1/send/batch", "/v1/inbox/read", "/v1/profile")),
-    *(("GET", path) for path in ("/v1/inbox", "/v1/inbox/search", "/v1/topic/list", "/v1/peers", "/v1/trace/{id}")),
+    *(
+        ("GET", path)
+        for path in (
+            "/v1/inbox",
+            "/v1/inbox/message/{id}",
+            "/v1/inbox/search",
+            "/v1/topic/list",
+            "/v1/peers",
+            "/v1/trace/{id}",
+        )
+    ),
     *(("GET", path) for path in ("/v1/outbox", "/v1/outbox/{id}", "/v1/events", "/v1/health", "/v1/metrics")),
-    *(("GET", path) for path in ("/v1/version", "/v1/compat")),
+    *(("GET", path) for path in ("/v1/version", "/v1/compat", "/v1/queue/list")),
 }
+# The dashboard's page, which holds nothing, and where a code opens it.
+OPEN = {("GET", "/ui/"), ("GET", "/ui/{name}"), ("POST", "/v1/dashboard/login")}
 HEALTH = "connected lag_ms queue_depth inflight mesh member_pubkey uptime_s schema_version daemon_version"
 HEALTH += " broker_version degraded"
 VERSION = "daemon_version ipc_api ipc_features schema_version broker_features_negotiated"
@@ -32,7 +44,7 @@ async def test_the_document_describes_every_route_and_parameter_of_the_contract(
         described = {(method.upper(), path) for path, found in document["paths"].items() for method in found}
         assert described >= ROUTES
         parameters = {one["name"] for one in document["paths"]["/v1/inbox"]["get"]["parameters"]}
-        assert parameters == {"since", "topic", "from", "mentions", "limit", "cursor"}
+        assert parameters == {"since", "topic", "from", "mentions", "unread", "limit", "cursor"}
         assert (await daemon.get("/v1/health")).keys() >= set(HEALTH.split())
         assert (await daemon.get("/v1/version")).keys() == set(VERSION.split())
         assert (await daemon.get("/v1/compat"))["ipc_api"] == ["v1"]
@@ -60,9 +72,12 @@ async def test_by_tcp_everything_needs_a_token_but_health_where_it_is_made_publi
         asked = {(method.upper(), path) for path, found in document["paths"].items() for method in found}
         let_in = {one for one in asked if await ask_by_tcp(daemon, *one) != 401}
         said_public = {
-            ("GET", path) for path, found in document["paths"].items() if found.get("get", {}).get("security") == []
+            (method.upper(), path)
+            for path, found in document["paths"].items()
+            for method, said in found.items()
+            if said.get("security") == []
         }
-        assert let_in == said_public == ({("GET", "/v1/health")} if is_public else set())
+        assert let_in == said_public == ({("GET", "/v1/health")} if is_public else set()) | OPEN
         assert document["security"] == [{"bearer": []}]
         assert {"400", "401", "403", "429"} <= document["paths"]["/v1/version"]["get"]["responses"].keys()
 
@@ -113,3 +128,16 @@ async def test_what_a_member_says_of_itself_is_shown_to_the_others_and_outlives_
         await bob.until(lambda health: health["connected"])
         peers = (await bob.get("/v1/peers?all=1"))["peers"]
         assert {peer["name"]: peer["about"] for peer in peers} == {"alice": "builds the releases", "bob": ""}
+
+
+async def test_queues_are_listed_with_what_waits_in_them_and_what_is_leased(tmp_path: Path) -> None:
+    async with local_mesh(tmp_path, "alice") as (_, alice):
+        for name in ("builds", "empty"):
+            await alice.post("/v1/queue/create", {"queue": name})
+        for body in ("one", "two"):
+            await alice.post("/v1/send", {"to": "queue:builds", "message": body})
+        await alice.until(lambda health: not health["queue_depth"] and not health["inflight"])
+        await alice.post("/v1/queue/work", {"queue": "builds"})
+        listed = (await alice.get("/v1/queue/list"))["queues"]
+        assert [(one["name"], one["ready"], one["leased"]) for one in listed] == [("builds", 1, 1), ("empty", 0, 0)]
+        assert all(one["created_at"].endswith("Z") for one in listed)

@@ -12,6 +12,7 @@ import pytest
 
 import claudemesh.kernel
 from tests.faults.planting import copy_sources, planted
+from tests.printed import check_output
 from tests.requirements import Fault
 
 pytestmark = pytest.mark.req("R9")
@@ -25,7 +26,7 @@ STEPS = 17
 def run_drill(tmp_path: Path, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run it in a place where nothing else is: what it leaves behind shows."""
     (tmp_path / "tmp").mkdir(exist_ok=True)
-    return subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-m", "claudemesh.cli.statehub.main", "drill", *words],
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path), "NO_COLOR": "1", **environment},
         capture_output=True,
@@ -33,6 +34,9 @@ def run_drill(tmp_path: Path, *words: str, **environment: str) -> "subprocess.Co
         timeout=WITHIN_S,
         check=False,
     )
+    if "--json" in words:
+        check_output("statehub", ["drill"], ran.returncode, ran.stdout)
+    return ran
 
 
 def test_the_drill_passes_and_says_so_step_by_step(tmp_path: Path) -> None:
@@ -58,6 +62,7 @@ def shape(text: str) -> list[str]:
     return [re.sub(r"127\.0\.0\.1:\d+|process \d+|[\d.]+ s\b|\d+ files", "N", line) for line in text.splitlines()]
 
 
+@pytest.mark.prints("statehub drill")
 def test_the_drill_tells_a_program_everything_in_one_document_and_keeps_what_it_is_told_to(tmp_path: Path) -> None:
     ran = run_drill(tmp_path, "--json", "--keep")
     told: dict[str, Any] = json.loads(ran.stdout)

@@ -1,9 +1,7 @@
 """A disk without room, and room that is used up: new sends are refused, and nothing that was accepted is lost."""
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from claudemesh.daemon.settings import Config, Disk
 from claudemesh.kernel.errors import CassetteUnavailable, MessageCassetteError
 from claudemesh.ledger import MessageCassette
 from claudemesh.runtime.keys import KeyPair
+from tests.chaos import disks
 from tests.edge_doubles import Edge
 from tests.fake_upstream import FakeUpstream
 from tests.mesh import WITHIN_S, LocalDaemon, local_broker, local_daemon, rejoin
@@ -24,14 +23,8 @@ BODY = "x" * 4_000
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 3 MB; it needs root, as `make test` has."""
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs", str(place)], check=True)
-    try:
+    with disks.small_disk(tmp_path / "small") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 async def send_until_refused(daemon: LocalDaemon, prefix: str) -> tuple[list[str], str]:
@@ -185,13 +178,6 @@ def test_a_ledger_without_room_refuses_keeps_what_it_has_and_goes_on_when_there_
         assert ledger.find_issues() == []
 
 
-def fill(file: Path) -> None:
-    """Use up all the room that there is."""
-    with suppress(OSError), file.open("ab", buffering=0) as ballast:
-        while ballast.write(b"x" * 4_096):
-            pass
-
-
 @pytest.mark.req("R5")
 async def test_a_relay_without_room_refuses_and_applies_once_all_that_it_kept(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
@@ -213,7 +199,7 @@ async def test_a_relay_without_room_refuses_and_applies_once_all_that_it_kept(sm
     assert (await edge.status())["pending"] == len(kept)
     ballast.unlink()
     assert (await edge.ask("POST", "/progress/", note, key=refused)).status == 202, "its key was still free"
-    upstream.rule = lambda _: fill(ballast)  # so that there may be no room to write down what it answers
+    upstream.rule = lambda _: disks.fill(ballast)  # so that there may be no room to write down what it answers
     await edge.go_online(upstream)
     await upstream.until(lambda: len(upstream.writes) > 10)
     upstream.rule = lambda _: None

@@ -9,12 +9,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.services.postgres import ONE_IS_ENOUGH
+from tests.services.postgres import EVERY
 
 ROOT = Path(__file__).resolve().parents[2]
 
 # What the run outside would lend to the one inside: its options, its worker's name, its coverage.
-_LEAKS = ("PYTEST_", "COVERAGE_", "HYPOTHESIS_", "PYTHONDONTWRITEBYTECODE")
+_LEAKS = ("PYTEST_", "COVERAGE_", "HYPOTHESIS_", "PYTHONDONTWRITEBYTECODE", EVERY)
 
 
 def run_pytest(
@@ -29,7 +29,6 @@ def run_pytest(
     environment = _environment() | {
         "HYPOTHESIS_STORAGE_DIRECTORY": str(scratch / "hypothesis"),
         "PYTHONPATH": os.pathsep.join(path),
-        ONE_IS_ENOUGH: "1",
         **variables,
     }
     log = scratch / "log"

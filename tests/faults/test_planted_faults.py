@@ -1,23 +1,20 @@
-"""Every planted fault of a requirement turns its test red; the mutants are planted by `make mutants`."""
+"""Of each requirement one planted fault turns its test red here; all others are planted by `make mutants`."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.faults.children import ROOT
-from tests.faults.mutants import MUTANTS
+from tests.faults.choice import FIRST, OTHERS, OTHERS_ON_SPARK
 from tests.faults.planting import BrokenFaultError, copy_sources, objection, planted, run_tests, why_not_green
-from tests.requirements import REQUIREMENTS, Fault
+from tests.requirements import Fault
 
-LABELLED = [(row.id, fault) for row in REQUIREMENTS for fault in row.faults]
-LABELLED = [one for one in LABELLED if not one[1].test.startswith("tests/spark/")]  # those are planted there
-FAULTS = [pytest.param(fault, id=f"{label}: {fault.what}") for label, fault in LABELLED]
-NODES = {fault.test.partition("::")[0].rpartition("/")[0]: fault.test for _, fault in LABELLED}
+NODES = {fault.test.partition("::")[0].rpartition("/")[0]: fault.test for fault in FIRST.values()}
 
 pytestmark = pytest.mark.timeout(300)  # beyond the limit of the run inside, which tells more
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=f"{id_}: {fault.what}") for id_, fault in FIRST.items()])
 def test_a_planted_fault_turns_its_test_red(fault: Fault, tmp_path: Path) -> None:
     why = objection(fault, src=ROOT / "src", scratch=tmp_path)
     assert why is None, why
@@ -31,13 +28,13 @@ def test_a_test_of_each_folder_is_green_here_on_the_code_as_it_is(folder: str, t
     assert why is None, f"{why}\n{run.output}"
 
 
-def test_every_mutant_can_be_planted() -> None:
+def test_all_others_can_be_planted() -> None:
     copy = copy_sources(ROOT / "src")
     broken = []
-    for mutant in MUTANTS:
+    for fault in (*OTHERS, *OTHERS_ON_SPARK):
         try:
-            with planted(mutant, copy):
+            with planted(fault, copy):
                 pass
         except BrokenFaultError as error:
-            broken.append(f"{mutant.what} {error}")
+            broken.append(f"{fault.what} {error}")
     assert broken == []

@@ -7,12 +7,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Annotated, Any
 
 import django
 import httpx
 from django.conf import settings as django_settings
-from django.core.asgi import get_asgi_application
+from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.urls import path as django_path
 from fastapi import Body, FastAPI
@@ -25,7 +26,7 @@ from starlette.requests import Request as StarletteRequest
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
-from claudemesh.asgi.messages import App, Message
+from claudemesh.asgi.messages import App, Message, Receive
 from claudemesh.idempotency import WriteIdempotencyMiddleware
 
 BOUND_S = 30
@@ -252,6 +253,14 @@ urlpatterns = [
 ]
 
 
+class _Django(ASGIHandler):  # type: ignore[misc]
+    """Keeps a body in memory: the file that Django makes of it stays open when a request is given up or fails."""
+
+    async def read_body(self, receive: Receive) -> BytesIO:
+        with await super().read_body(receive) as body:
+            return BytesIO(body.read())
+
+
 def make_django(tally: Tally, store: str, **settings: Any) -> App:  # noqa: ANN401  of the middleware
     if not django_settings.configured:
         django_settings.configure(
@@ -262,7 +271,7 @@ def make_django(tally: Tally, store: str, **settings: Any) -> App:  # noqa: ANN4
         )
         django.setup()
     _told.append(tally)
-    return WriteIdempotencyMiddleware(get_asgi_application(), store, **settings)  # type: ignore[arg-type]
+    return WriteIdempotencyMiddleware(_Django(), store, **settings)
 
 
 APPS: dict[str, Callable[..., App]] = {

@@ -14,6 +14,7 @@ from typing import Any
 from tests import canaries
 from tests.fake_upstream import Reply as Answer
 from tests.ports import own_address
+from tests.printed import check_output
 
 WITHIN_S = 30
 
@@ -77,6 +78,7 @@ class Hub:
                 line = process.stdout.readline()
                 assert line, (self.home / "log").read_text()
                 assert json.loads(line) == {"url": f"http://{self.listen}"}
+                check_output("statehub", said, 0, line)
                 yield process
                 process.terminate()
                 process.wait(WITHIN_S)
@@ -84,7 +86,7 @@ class Hub:
                 process.kill()
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
+        ran = subprocess.run(
             self.command(*words),
             capture_output=True,
             text=True,
@@ -92,6 +94,9 @@ class Hub:
             env=self.environment,
             timeout=WITHIN_S,
         )
+        if "--json" in words:
+            check_output("statehub", words, ran.returncode, ran.stdout)
+        return ran
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
         """Send a request, with canaries; a header's name is written with _ for -, bytes are sent as they are."""

@@ -6,6 +6,7 @@ Everything runs on uvloop, as in production.
 import asyncio
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -194,8 +195,12 @@ class Service:
     observer: Observer
     events: list[Any] = field(default_factory=list)
 
-    async def by_socket(self) -> "Client":
-        return Client(*await asyncio.open_unix_connection(os.fspath(self.path)), host="localhost")
+    async def by_socket(self, start: bytes = b"") -> "Client":
+        """Connect, with `start` on its way before the server, which is in this loop, can wait for it."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(os.fspath(self.path))
+        connection.sendall(start)
+        return Client(*await asyncio.open_unix_connection(sock=connection), host="localhost")
 
     async def by_tcp(self) -> "Client":
         return Client(*await asyncio.open_connection("127.0.0.1", self.port), host=f"127.0.0.1:{self.port}")

@@ -16,8 +16,10 @@ from unittest.mock import patch
 import apsw
 
 from claudemesh.cli.statehub.main import main
-from tests.integration.hub_process import WITHIN_S, Answer, Hub
+from tests.fake_upstream import Reply as Answer
+from tests.integration.hub_process import WITHIN_S, Hub
 from tests.ports import own_address
+from tests.printed import check_output
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Relay:
                 line = process.stdout.readline()
                 assert line, (self.home / "log").read_text()
                 assert json.loads(line) == {"url": f"http://{self.listen}", "upstream": self.upstream}
+                check_output("statehub-edge", said, 0, line)
                 yield process
                 process.terminate()
                 assert process.wait(WITHIN_S) in {0, -signal.SIGKILL}
@@ -102,7 +105,10 @@ class Relay:
 
     def edge(self, *words: str, **environment: str) -> Ran:
         """Run `statehub-edge` where it should end by itself."""
-        return self._run(["claudemesh.cli.statehub.edge", *words], **environment)
+        ran = self._run(["claudemesh.cli.statehub.edge", *words], **environment)
+        if "--json" in words:
+            check_output("statehub-edge", words, ran.code, ran.out)
+        return ran
 
     def _run(self, words: list[str], **environment: str) -> Ran:
         done = subprocess.run(

@@ -14,6 +14,7 @@ import pytest
 
 from claudemesh.runtime.home import Home, lock_holder, read_private, write_private
 from claudemesh.runtime.patience import wait_until
+from tests.printed import check_output
 from tests.services.server import throwaway_directory
 from tests.unit.cli.conftest import join_mesh
 
@@ -39,10 +40,19 @@ class Shell:
             finally:
                 process.kill()  # a test that failed must not wait for what it did not stop
 
+    def read(self, process: "subprocess.Popen[str]") -> Any:  # noqa: ANN401 - JSON is anything
+        """Return the next document of one that was told `--json` and goes on."""
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.communicate()[1]
+        check_output("claudemesh", list(process.args)[1:], 0, line)  # type: ignore[arg-type]
+        return json.loads(line)
+
     def run(self, *words: str, code: int = 0, **how: Any) -> Any:  # noqa: ANN401 - JSON is anything
         with self.start(*words, "--json", **how) as process:
             out, err = process.communicate(timeout=60)
         assert process.returncode == code, err
+        check_output("claudemesh", words, code, out)
         return json.loads(out)
 
 
@@ -60,20 +70,22 @@ def lock(shell: Shell) -> Path:
     return shell.home.mesh_dir("demo") / "pid"
 
 
+@pytest.mark.prints("claudemesh daemon logs")
 def test_a_daemon_is_started_asked_and_stopped(shell: Shell, lock: Path) -> None:
     up = shell.run("daemon", "up", "--no-tcp")
     assert (up["running"], up["mesh"], up["connected"]) == (True, "demo", False)
     assert up["pid"] == lock_holder(lock)
     sent = shell.run("send", BOB, "hi", "--id", "build-42")
     assert sent == {"client_message_id": "build-42", "status": "queued"}
-    assert shell.run("send", BOB, "hi", "--id", "build-42") == sent
+    assert shell.run("send", BOB, "hi", "--id", "build-42") == {**sent, "duplicate": True}
     conflict = shell.run("send", BOB, "something else", "--id", "build-42", code=4)
     assert conflict["conflict"] == "outbox_pending_fingerprint_mismatch"
     assert [row["client_message_id"] for row in shell.run("daemon", "outbox", "list")["rows"]] == ["build-42"]
     assert shell.run("trace", "build-42")["state"] == "queued"
     timed_out = shell.run("send", BOB, "2", "--wait", "accepted", "--timeout", "100ms", code=1)
     assert timed_out["state"] == "queued"
-    assert shell.run("send", "nobody", "hi", code=1)["code"] == "unknown_destination"
+    unknown = shell.run("send", "nobody", "hi", code=1)
+    assert (unknown["code"], "claudemesh peer list" in unknown["detail"]) == ("unknown_destination", True)
     assert shell.run("inbox") == {"messages": [], "next_cursor": None}
     assert any(line["event"] == "daemon.started" for line in shell.run("daemon", "logs")["lines"])
     down = shell.run("daemon", "down")
@@ -102,6 +114,16 @@ def test_a_stale_pid_and_a_stale_socket_do_not_keep_a_daemon_from_starting(shell
     assert shell.run("daemon", "up", "--no-tcp")["pid"] != first["pid"]
 
 
+def test_a_restart_with_settings_that_are_wrong_leaves_the_daemon_running_and_names_their_file(
+    shell: Shell, lock: Path
+) -> None:
+    first = shell.run("daemon", "up", "--no-tcp")
+    (lock.parent / "config.toml").write_text("[disk]\nreserved_byte = 5\n")
+    refused = shell.run("daemon", "restart", code=1)
+    assert (refused["code"], str(lock.parent / "config.toml") in refused["detail"]) == ("config_invalid", True)
+    assert shell.run("daemon", "status")["pid"] == first["pid"]
+
+
 def test_a_restart_is_another_process_with_the_same_messages(shell: Shell) -> None:
     first = shell.run("daemon", "up", "--no-tcp")
     shell.run("send", BOB, "hi")
@@ -111,6 +133,7 @@ def test_a_restart_is_another_process_with_the_same_messages(shell: Shell) -> No
 
 
 @pytest.mark.req("D16")
+@pytest.mark.prints("claudemesh daemon accept-host")
 def test_a_daemon_that_does_not_start_says_why(shell: Shell, lock: Path) -> None:
     write_private(lock.parent / "host_fingerprint.json", b'{"fingerprint": "00", "made_of": ["mac"]}')
     refused = shell.run("daemon", "up", code=1)
@@ -138,6 +161,7 @@ def test_flags_win_over_the_surroundings(shell: Shell, lock: Path) -> None:
 
 
 @pytest.mark.req("O2", "D15")
+@pytest.mark.prints("claudemesh daemon reload", "claudemesh daemon rotate-token", "claudemesh config show")
 def test_a_running_daemon_reads_its_configuration_again_and_takes_a_new_token(shell: Shell, lock: Path) -> None:
     up = shell.run("daemon", "up", "--tcp")
     token = read_private(lock.parent / "local_token")
@@ -146,13 +170,14 @@ def test_a_running_daemon_reads_its_configuration_again_and_takes_a_new_token(sh
     (lock.parent / "config.toml").write_text("[outbox]\nprune_after_days = 7\n[ipc]\nburst = 5\n")
     assert shell.run("daemon", "reload") == {"applied": ["outbox.prune_after_days"], "needs_restart": ["ipc.burst"]}
     assert shell.run("daemon", "status")["pid"] == up["pid"]
-    assert shell.run("config", "show")["settings"]["outbox.prune_after_days"] == 7
+    settings = {one["name"]: one for one in shell.run("config", "show")["files"][0]["settings"]}
+    assert settings["outbox.prune_after_days"]["value"] == 7
 
 
+@pytest.mark.prints("claudemesh daemon up --foreground")
 def test_in_the_foreground_it_stays_until_it_is_told_to_stop(shell: Shell, lock: Path) -> None:
     with shell.start("daemon", "up", "--foreground", "--no-tcp", "--json") as process:
-        assert process.stdout is not None
-        ready = json.loads(process.stdout.readline())
+        ready = shell.read(process)
         assert (ready["mesh"], ready["pid"]) == ("demo", process.pid)
         assert lock_holder(lock) == process.pid
         assert shell.run("daemon", "status")["pid"] == process.pid
@@ -186,12 +211,13 @@ def test_a_home_that_is_too_deep_for_a_socket_works_all_the_same(tmp_path: Path)
             shell.run("daemon", "down")
 
 
+@pytest.mark.prints("claudemesh daemon logs --follow", "claudemesh daemon down")
 def test_a_log_can_be_followed(shell: Shell, lock: Path) -> None:
     shell.run("daemon", "up", "--no-tcp")
     with shell.start("daemon", "logs", "-f", "--json", "--lines", "1000") as following:
-        assert following.stdout is not None
-        assert json.loads(following.stdout.readline())["event"] == "daemon.started"
+        assert shell.read(following)["event"] == "daemon.started"
         shell.run("daemon", "down")
+        assert following.stdout is not None
         assert any(json.loads(line)["event"] == "daemon.stopped" for line in following.stdout)
         following.send_signal(signal.SIGINT)
         following.communicate(timeout=WITHIN_S)

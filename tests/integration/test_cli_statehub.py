@@ -119,6 +119,7 @@ def test_without_a_relay_nothing_is_replayed_and_replay_says_so(relay: Relay) ->
 
 
 @pytest.mark.parametrize("is_running", [True, False], ids=["relay", "file"])
+@pytest.mark.prints("statehub outbox retry", "statehub outbox cancel", "statehub outbox mark-dead")
 def test_a_write_is_given_up_or_marked_dead_and_retried_as_a_new_one(relay: Relay, *, is_running: bool) -> None:
     with relay.serving() as process:
         ids = [
@@ -151,6 +152,15 @@ def test_a_write_is_given_up_or_marked_dead_and_retried_as_a_new_one(relay: Rela
     ("keep", "becomes", "state"), [("mine", "done", "acked"), ("theirs", "blocked", "cancelled")]
 )
 @pytest.mark.parametrize("is_running", [True, False], ids=["relay", "file"])
+@pytest.mark.prints(
+    "statehub serve",
+    "statehub-edge",
+    "statehub outbox status",
+    "statehub outbox list",
+    "statehub outbox show",
+    "statehub outbox replay",
+    "statehub outbox resolve",
+)
 def test_a_conflict_shows_both_values_and_is_decided_by_its_operator(  # noqa: PLR0913, PLR0917
     hub: Hub, relay: Relay, stale: dict[str, Any], keep: str, becomes: str, state: str, *, is_running: bool
 ) -> None:
@@ -182,6 +192,7 @@ def test_a_conflict_shows_both_values_and_is_decided_by_its_operator(  # noqa: P
 
 
 @pytest.mark.parametrize("is_running", [True, False], ids=["relay", "file"])
+@pytest.mark.prints("statehub outbox export", "statehub outbox export --file", "statehub outbox import")
 def test_what_one_relay_exports_another_sends_and_nothing_is_done_twice(
     tmp_path: Path, hub: Hub, relay: Relay, *, is_running: bool
 ) -> None:
@@ -196,6 +207,9 @@ def test_what_one_relay_exports_another_sends_and_nothing_is_done_twice(
         assert relay.told("outbox", "export", "--file", str(file)) == {"exported": 3, "file": str(file)}
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         lines = relay.run("outbox", "export").out
+        assert [item["id"] for item in relay.told("outbox", "export")["items"]] == [
+            json.loads(line)["id"] for line in lines.splitlines()
+        ]
         assert lines == file.read_text(), "the same without a file"
         assert [json.loads(line)["idempotency_key"] for line in lines.splitlines()] == ["key-0", "key-1", "key-2"]
         if is_running:
@@ -287,6 +301,7 @@ def test_with_a_damaged_outbox_forwarding_goes_on_queueing_stops_and_recover_sav
         ]
 
 
+@pytest.mark.prints("statehub outbox recover")
 def test_where_nothing_is_there_nothing_is_recovered(relay: Relay) -> None:
     assert relay.told("outbox", "recover") == {"damaged": False}
     assert list(relay.home.iterdir()) == []

@@ -36,12 +36,11 @@ def bob(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.fixture
 def up(ada: Shell, listen: str) -> Iterator[subprocess.Popen[str]]:
-    with ada.start("up", "--listen", listen, "--json") as process:
+    with ada.start("up", "--listen", listen, "--tcp", "--json") as process:
         try:
-            assert process.stdout is not None
-            said = process.stdout.readline()
-            assert said, process.communicate()[1]
-            assert json.loads(said)["broker_url"] == f"http://{listen}"
+            document = ada.read(process)
+            assert document["broker_url"] == f"http://{listen}"
+            assert document["dashboard"].startswith("http://127.0.0.1:"), "it needs a port, and here it has one"
             yield process
         finally:
             process.send_signal(signal.SIGINT)
@@ -83,16 +82,23 @@ def test_a_queue_hands_out_its_work_once(ada: Shell) -> None:
 
 
 @pytest.mark.usefixtures("up")
+@pytest.mark.prints(
+    "claudemesh inbox --follow",
+    "claudemesh daemon up",
+    "claudemesh daemon restart",
+    "claudemesh mesh invite",
+    "claudemesh mesh join",
+    "claudemesh send",
+)
 def test_an_inbox_can_be_followed(ada: Shell, bob: Shell) -> None:
     bob.run("mesh", "join", ada.run("mesh", "invite", "local")["code"], "--name", "bob")
     bob.run("daemon", "up", "--no-tcp")
     ada.run("send", "bob", "1", "--wait", "delivered")
     with bob.start("inbox", "--follow", "--json") as following:
-        assert following.stdout is not None
-        assert json.loads(following.stdout.readline())["body"] == "1"
+        assert bob.read(following)["body"] == "1"
         bob.run("daemon", "restart", "--no-tcp")
         ada.run("send", "bob", "2")
-        assert json.loads(following.stdout.readline())["body"] == "2"
+        assert bob.read(following)["body"] == "2"
         following.send_signal(signal.SIGINT)
         following.communicate(timeout=WITHIN_S)
     assert following.returncode == 0
@@ -116,12 +122,12 @@ def test_what_dies_is_started_again_and_a_second_up_is_refused(
     assert set(children(up.pid)).isdisjoint(before)
 
 
+@pytest.mark.prints("claudemesh up")
 def test_stopped_it_leaves_nothing_and_started_again_it_is_the_same_member(ada: Shell, listen: str) -> None:
     keys = []
     for port in (listen, own_address()):
         with ada.start("up", "--listen", port, "--json") as process:
-            assert process.stdout is not None
-            assert json.loads(process.stdout.readline())["mesh"] == "local"
+            assert ada.read(process)["mesh"] == "local"
             keys.append(ada.run("daemon", "status")["member_pubkey"])
             assert wait_until(lambda: ada.run("daemon", "status")["connected"], WITHIN_S)
             process.send_signal(signal.SIGTERM)

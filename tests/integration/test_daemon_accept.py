@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -57,29 +58,42 @@ async def test_an_id_that_is_not_visible_ascii_is_refused_and_nothing_is_stored(
     assert await rows(daemon) == []
 
 
-async def force(daemon: LocalDaemon, state: OutboxState) -> None:
-    """Bring the row `m1` into a state, as its life would, behind the daemon's back."""
+async def behind(daemon: LocalDaemon, *statements: str) -> None:
+    """Run statements on the outbox behind the daemon's back, in a process of their own."""
     script = """
 import sys, apsw
 connection = apsw.Connection(sys.argv[1])
 connection.set_busy_timeout(5000)
-extra = {"done": ", broker_message_id = 'B1', history_id = 7", "dead": ", last_error = 'why'"}
-aborted = ", aborted_at = 1, aborted_by = 'operator'" if sys.argv[2] == "aborted" else ""
-more = extra.get(sys.argv[2], "") + aborted
-connection.execute(f"UPDATE outbox SET status = '{sys.argv[2]}'{more} WHERE client_message_id = 'm1'")
+for statement in sys.argv[2:]:
+    connection.execute(statement)
 """
-    import sys  # noqa: PLC0415
-
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, str(daemon.state_dir / "outbox.db"), state.value
+        sys.executable, "-c", script, str(daemon.state_dir / "outbox.db"), *statements
     )
     assert await process.wait() == 0
 
 
+async def empty(daemon: LocalDaemon, *ids: str) -> None:
+    """Empty rows, as a prune does when they are old."""
+    emptying = "UPDATE outbox SET payload = x'' WHERE client_message_id ="
+    await behind(daemon, *(f"{emptying} '{one}'" for one in ids))
+
+
+async def force(daemon: LocalDaemon, state: OutboxState) -> None:
+    """Bring the row `m1` into a state, as its life would."""
+    extra = {
+        OutboxState.DONE: ", broker_message_id = 'B1', history_id = 7",
+        OutboxState.DEAD: ", last_error = 'why'",
+        OutboxState.ABORTED: ", aborted_at = 1, aborted_by = 'operator'",
+    }.get(state, "")
+    changed = f"status = '{state.value}'{extra}"
+    await behind(daemon, f"UPDATE outbox SET {changed} WHERE client_message_id = 'm1'")  # noqa: S608 - our own words
+
+
 TABLE = [
-    (OutboxState.PENDING, True, 202, {"status": "queued"}),
+    (OutboxState.PENDING, True, 202, {"status": "queued", "duplicate": True}),
     (OutboxState.PENDING, False, 409, {"conflict": "outbox_pending_fingerprint_mismatch"}),
-    (OutboxState.INFLIGHT, True, 202, {"status": "inflight"}),
+    (OutboxState.INFLIGHT, True, 202, {"status": "inflight", "duplicate": True}),
     (OutboxState.INFLIGHT, False, 409, {"conflict": "outbox_inflight_fingerprint_mismatch"}),
     (
         OutboxState.DONE,
@@ -242,6 +256,53 @@ async def test_requeue_retires_the_old_id_and_sends_under_a_fresh_one(daemon: Lo
     assert (again.status, again.body["conflict"]) == (409, "outbox_aborted_fingerprint_match")
     inspected = await daemon.get(f"/v1/outbox/{after['id']}")
     assert inspected["ancestors"] == [before["id"]]
+
+
+@pytest.mark.req("D10", "D4")
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ({"message": "AAA"}, {"message": "BBB"}),
+        ({"message": "AAA"}, None),
+        (None, {"message": "BBB"}),
+        ({"message": "AAA"}, {"message": "AAA", "priority": "now"}),
+        ({"meta": {"a": 1}}, {"meta": {"a": 2}}),
+        (None, {"to": "#other"}),
+    ],
+)
+async def test_a_requeue_under_the_same_new_id_is_a_replay_only_of_the_same_message(
+    daemon: LocalDaemon, first: dict[str, Any] | None, other: dict[str, Any] | None
+) -> None:
+    await daemon.send(BOB, "hello", client_message_id="m1")
+    (old,) = await rows(daemon)
+    asked = {"id": old["id"], "new_client_id": "m2"}
+    done = await daemon.post("/v1/outbox/requeue", asked | ({} if first is None else {"patch": first}))
+    again = await daemon.post("/v1/outbox/requeue", asked | ({} if first is None else {"patch": first}))
+    assert (done.status, again.status) == (200, 200)
+    assert (done.body["superseded_by"], True) == (again.body["superseded_by"], again.body["replayed"])
+    refused = await daemon.post("/v1/outbox/requeue", asked | ({} if other is None else {"patch": other}))
+    assert (refused.status, refused.body["code"]) == (409, "idempotency_key_reused")
+    assert refused.body["conflict"] == "outbox_pending_fingerprint_mismatch"
+    _, successor = await rows(daemon)
+    assert len(refused.body["fingerprint_prefix"]) == 16
+    assert refused.body["fingerprint_prefix"] != successor["fingerprint_prefix"], "it is of what was asked now"
+
+
+@pytest.mark.req("D10", "D6")
+@pytest.mark.parametrize("emptied", [["m1"], ["m1", "m2"]])
+async def test_a_requeue_of_a_row_that_was_emptied_since_answers_as_before(
+    daemon: LocalDaemon, emptied: list[str]
+) -> None:
+    await daemon.send(BOB, "hello", client_message_id="m1")
+    (old,) = await rows(daemon)
+    asked = {"id": old["id"], "new_client_id": "m2"}
+    assert (await daemon.post("/v1/outbox/requeue", asked)).status == 200
+    await empty(daemon, *emptied)
+    again = await daemon.post("/v1/outbox/requeue", asked)
+    assert (again.status, again.body.get("replayed")) == (200, True)
+    refused = await daemon.post("/v1/outbox/requeue", asked | {"patch": {"message": "BBB"}})
+    code = "transition_refused" if "m2" in emptied else "idempotency_key_reused"
+    assert (refused.status, refused.body["code"]) == (409, code), "what nobody can compare is no replay"
 
 
 @pytest.mark.req("D10")

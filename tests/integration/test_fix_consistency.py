@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from claudemesh.cli.statehub import fix
-from claudemesh.cli.statehub.asking import Answered, Api
+from claudemesh.edge.asking import Answered, Api
 from claudemesh.kernel.errors import ConnectionLost, DependencyError
 from tests.integration.hub_process import Hub
 from tests.integration.relay_process import Relay
@@ -119,6 +119,7 @@ def test_what_cannot_be_is_said_and_the_rest_is_done(hub: Hub, relay: Relay, rep
         assert what(fixed(), "changed") == [("WP-1-T01", "changed")]
 
 
+@pytest.mark.prints("statehub fix-consistency")
 def test_what_was_made_with_other_words_and_is_gone_is_not_made_twice(hub: Hub, relay: Relay, repo: Path) -> None:
     fixed = Fixing(relay, repo, f"http://{hub.listen}")
     with hub.serving():

@@ -192,7 +192,7 @@ async def test_40_a_target_that_names_a_host_is_told_to_the_app(tmp_path: Path) 
 async def test_an_answer_says_neither_who_serves_nor_when(tmp_path: Path) -> None:
     async with serving(tmp_path) as service, await service.by_socket() as client:
         answer = await client.ask("GET", "/v1/page")
-        assert sorted(answer.headers) == ["content-length", "content-type"]
+        assert sorted(answer.headers) == ["content-length", "content-type", "x-content-type-options"]
 
 
 @on_uvloop

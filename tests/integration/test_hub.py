@@ -313,6 +313,7 @@ def test_of_many_who_expect_the_same_one_changes_the_task(served: Hub) -> None:
     assert served.ask("GET", f"/tasks/{task['id']}").json["revision"] == 2
 
 
+@pytest.mark.prints("statehub idempotency list")
 def test_keys_are_listed_without_what_was_answered(served: Hub) -> None:
     served.ask(
         "POST",

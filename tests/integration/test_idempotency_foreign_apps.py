@@ -1,8 +1,7 @@
 """The middleware on apps that are not ours: FastAPI, Starlette, Litestar and Django, each with the same writes."""
 
 import asyncio
-import gc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import httpx
@@ -13,7 +12,7 @@ from tests.integration.foreign_apps import APPS, BOUND_S, COOKIE, PIECE, SECRET,
 
 pytestmark = [
     pytest.mark.req("R1"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),  # of their own code
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of their own code
 ]
 
 REPLAYED = "idempotent-replayed"
@@ -46,13 +45,6 @@ async def client(make: Callable[..., App], tally: Tally, tmp_path: Path) -> Asyn
     app = make(tally, f"sqlite:///{tmp_path}/keys.db", body_bytes_max=3_000_000, answer_bytes_max=100_000)
     async with served(app) as client:
         yield client
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _heard_here() -> Iterator[None]:
-    """Have it warned of here, and not in somebody else's test: Django leaves the file of a request's body open."""
-    yield
-    gc.collect()
 
 
 async def test_the_same_write_again_is_answered_and_not_done(client: httpx.AsyncClient, tally: Tally) -> None:

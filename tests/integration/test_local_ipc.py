@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import stat
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -344,18 +344,17 @@ async def test_attack_83_hundreds_of_slow_clients_get_a_408_and_others_are_serve
         b"GET /v1/page HTTP/1.1\r\nHost: x\r\nX-Slow: ",
         b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{",
     ]
-    async with serving(tmp_path, limits=QUICK, in_flight=100) as service:
-        slow = [await service.by_socket() for _ in range(300)]
-        for place, client in enumerate(slow):
-            await client.send(starts[place % len(starts)])
+    async with serving(tmp_path, limits=QUICK, in_flight=100) as service, AsyncExitStack() as clients:
+        slow = [
+            await clients.enter_async_context(await service.by_socket(starts[place % len(starts)]))
+            for place in range(300)
+        ]
         async with await service.by_socket() as client:
             for _ in range(100):
                 assert (await client.ask("POST", "/v1/echo", {"text": "x"})).status == 202
         answers = [await client.answer() for client in slow]
         assert {answer.refusal for answer in answers} == {(408, "request_timeout")}
         assert {await client.ended() for client in slow} == {b""}
-        for client in slow:
-            await client.close()
 
 
 @pytest.mark.req("D13")

@@ -453,6 +453,16 @@ async def test_the_summary_may_be_stale_and_then_says_so(edge: Edge, upstream: F
     assert "stale" not in (await edge.ask("GET", "/state/summary")).json
 
 
+@pytest.mark.req("R4")
+async def test_a_summary_that_is_nested_deeply_is_shown_as_it_was(edge: Edge, upstream: FakeUpstream) -> None:
+    raw = b'{"rows":' + b"[" * 300 + b"]" * 300 + b"}"
+    upstream.reads = lambda _: Act(applies=False, says=Say(200, raw=raw))
+    fresh = await edge.ask("GET", "/state/summary")
+    await edge.go_offline(upstream)
+    stale = await edge.ask("GET", "/state/summary")
+    assert (stale.status, stale.json["stale"], stale.json["rows"]) == (200, True, fresh.json["rows"])
+
+
 @pytest.mark.req("R10", "R4")
 async def test_a_queued_write_is_never_shown_as_done(edge: Edge, upstream: FakeUpstream) -> None:
     row = upstream.row("/tasks/1")

@@ -38,3 +38,23 @@ async def test_what_was_exported_under_a_random_key_can_be_imported(edge: Edge, 
     await edge.queue("POST", "/progress/", NOTE, key=key)
     lines = (await edge.operate("GET", "/outbox/export")).json["items"]
     assert (await edge.operate("POST", "/outbox/import", {"lines": lines})).json == {"imported": 0, "known": 1}
+
+
+@pytest.mark.req("R5")
+async def test_a_body_that_the_door_would_not_let_in_is_not_imported_either(
+    edge: Edge, upstream: FakeUpstream
+) -> None:
+    await edge.go_offline(upstream)
+    await edge.queue("POST", "/progress/", NOTE, key="good")
+    (line,) = (await edge.operate("GET", "/outbox/export")).json["items"]
+    line["idempotency_key"] = "other"
+    line["envelope"]["body"] = {"agent": "builder", "summary": "x", "details": deep(300)}
+    refused = await edge.operate("POST", "/outbox/import", {"lines": [line]})
+    assert (refused.status, refused.json["code"]) == (400, "invalid_request")
+
+
+def deep(levels: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(levels):
+        value = [value]
+    return value

@@ -2,14 +2,18 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from claudemesh.edge.events import UpstreamReached, UpstreamRefusedUs
+from claudemesh.edge import policy
+from claudemesh.edge.events import UpstreamReached, UpstreamRefusedUs, Warned
+from claudemesh.edge.stores.sqlite.outbox import TOO_DEEP
 from claudemesh.kernel.clock import DAY_MS
+from claudemesh.outbox.sender import UNEXPECTED
 from tests.doubles import ManualClock
 from tests.edge_doubles import Edge, at, running_hub
-from tests.fake_upstream import LOSE, Act, FakeUpstream, Seen, problem, say
+from tests.fake_upstream import LOSE, Act, FakeUpstream, Say, Seen, problem, say
 from tests.ports import own_address
 
 NOTE = {"agent": "builder", "summary": "parser done"}
@@ -187,6 +191,62 @@ async def test_one_bad_envelope_holds_up_its_own_entity_and_no_other(edge: Edge,
     assert await edge.state(receipts["slow"]["outbox_id"]) == "sending"
     go.set()
     await edge.until_state(receipts["slow"]["outbox_id"], "acked", "queued")
+
+
+def deep(levels: int) -> bytes:
+    return b'{"code":"revision_conflict","current":{"status":"done","x":' + b"[" * levels + b"]" * levels + b"}}"
+
+
+@pytest.mark.req("R7")
+@pytest.mark.parametrize("levels", [300, 1000])
+async def test_a_conflict_with_what_is_nested_as_deeply_as_can_be_read_is_a_conflict_like_any_other(
+    edge: Edge, upstream: FakeUpstream, levels: int
+) -> None:
+    for name in ("1", "2", "3"):
+        upstream.row(f"/tasks/{name}")
+    await edge.go_offline(upstream)
+    mine = {"title": "x", "expected_status": "todo"}
+    first, second, good = [await edge.queue("PATCH", f"/tasks/{name}", mine) for name in ("1", "2", "3")]
+    upstream.rule = lambda seen: (
+        None if seen.target == "/tasks/3" else Act(applies=False, says=Say(409, raw=deep(levels)))
+    )
+    await edge.go_online(upstream)
+    await edge.until_state(good["outbox_id"], "acked")
+    shown = await edge.until_state(first["outbox_id"], "conflict")
+    assert (shown["mine"], shown["theirs"]) == (mine, TOO_DEEP)
+    await edge.until_state(second["outbox_id"], "conflict")
+    await edge.restart()
+    assert (await edge.decide(first["outbox_id"], "resolve", keep="theirs")).status == 200
+    upstream.rule = lambda _: None
+    upstream.row("/tasks/2", status="done")
+    assert (await edge.decide(second["outbox_id"], "resolve", keep="mine")).status == 200
+    await edge.until_state(second["outbox_id"], "acked")
+
+
+@pytest.mark.req("R7")
+async def test_an_envelope_whose_answer_fails_as_nobody_expected_is_tried_again_and_holds_up_no_other(
+    edge: Edge, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [RuntimeError("their words")]
+
+    def holds(theirs: object, envelope: object) -> bool:
+        if failures:
+            raise failures.pop()
+        return policy_holds(theirs, envelope)
+
+    policy_holds: Any = policy.holds
+    monkeypatch.setattr(policy, "holds", holds)
+    await edge.go_offline(upstream)
+    bad = await edge.queue("PATCH", "/tasks/1", at(upstream.row("/tasks/1"), title="x"))
+    upstream.row("/tasks/1", title="theirs")
+    good = await edge.queue("PATCH", "/tasks/2", at(upstream.row("/tasks/2"), title="x"))
+    await edge.go_online(upstream)
+    await edge.until_state(good["outbox_id"], "acked")
+    shown = await edge.until_state(bad["outbox_id"], "conflict")
+    assert [event["error"] for event in shown["happened"] if event["became"] == "queued"][-1] == UNEXPECTED
+    (warning,) = edge.heard(Warned)
+    assert (warning.code, "their words" in warning.detail) == ("answer_not_read", False)
+    assert 'cm_edge_replay_failures_total{event="failed"} 1' in (await edge.ask("GET", "/metrics")).body.decode()
 
 
 @pytest.mark.req("R7")

@@ -70,7 +70,8 @@ async def schemathesis(url: str, folder: Path, *more: str, examples: int = 20) -
 
 
 @pytest.mark.req("D14", "F7")
-async def test_the_daemons_document_is_true(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["--exclude-path-regex", "--include-path-regex"], ids=["daemon", "dashboard"])
+async def test_the_daemons_document_is_true(tmp_path: Path, part: str) -> None:
     config = Config(ipc=Ipc(requests_per_s=100_000, burst=100_000))
     async with local_broker(tmp_path) as broker:
         (here,) = await broker.enrol("alice")
@@ -82,6 +83,7 @@ async def test_the_daemons_document_is_true(tmp_path: Path) -> None:
                 f"http://127.0.0.1:{port}",
                 tmp_path,
                 f"--header=Authorization: Bearer {token}",
+                f"{part}=^/(v1/dashboard|ui)/",
                 "--exclude-path=/v1/rotate-token",  # it would take away the token that is asked with
                 "--exclude-path=/v1/presence/end",  # and this the connection that others are answered over
             )

@@ -28,6 +28,7 @@ from claudemesh.runtime.observe import Observer
 from tests.certificates import Authority, Pair
 from tests.integration.local_ipc import on_uvloop
 from tests.mesh import local_broker, local_mesh, rejoin
+from tests.printed import check_output
 
 WITHIN_S = 30
 
@@ -195,6 +196,7 @@ async def asking(url: str, authority: Authority) -> AsyncIterator[Client]:
 
 
 @on_uvloop
+@pytest.mark.prints("claudemesh broker serve")
 async def test_a_hangup_renews_the_certificate_and_the_connections_of_before_live_on(
     authority: Authority, pair: Pair
 ) -> None:
@@ -216,7 +218,9 @@ async def test_a_hangup_renews_the_certificate_and_the_connections_of_before_liv
             pass
 
     try:
-        url = json.loads(await broker.stdout.readline())["url"]
+        ready = (await broker.stdout.readline()).decode()
+        check_output("claudemesh", words, 0, ready)
+        url = json.loads(ready)["url"]
         await told("http.certificate_read")
         async with asking(url, authority) as before:
             assert (before.shown, await before.status()) == ("1", 200)

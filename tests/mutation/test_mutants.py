@@ -1,22 +1,20 @@
-"""Every fault of the inside turns its test red: `make mutants`; those of requirements are for `make test`."""
+"""Every fault that `make test` does not plant turns its test red: `make mutants`."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.faults.children import ROOT
-from tests.faults.mutants import MUTANTS
+from tests.faults.choice import OTHERS
 from tests.faults.planting import copy_sources, objection, run_tests, why_not_green
 from tests.requirements import Fault
 
-# Those on Spark are planted in its own lane.
-PLANTED = [fault for fault in MUTANTS if not fault.test.startswith("tests/spark/")]
-NODES = {fault.test.partition("::")[0]: fault.test for fault in PLANTED}
+NODES = {fault.test.partition("::")[0]: fault.test for fault in OTHERS}
 
 pytestmark = pytest.mark.timeout(300)  # beyond the limit of the run inside, which tells more
 
 
-@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.what) for fault in PLANTED])
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.what) for fault in OTHERS])
 def test_a_mutant_turns_its_test_red(fault: Fault, tmp_path: Path) -> None:
     why = objection(fault, src=ROOT / "src", scratch=tmp_path)
     assert why is None, why

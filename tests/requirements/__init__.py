@@ -4,8 +4,9 @@ The rule: an id is `proven` when a test through a public surface names it with `
 *and* a planted fault, noted here beside the id, turns that very test red. `planned` is to be built or to
 be proven yet (tests may name it already), `later` belongs to a later round and nothing is built for it.
 
-A marker on a test that cannot fail for that reason is a defect, so each fault is planted for real:
-`tests/faults/test_planted_faults.py` changes a copy of `src` and runs the named test against it.
+A marker on a test that cannot fail for that reason is a defect, so each fault is planted for real, the first of
+each requirement by `make test` (`tests/faults/test_planted_faults.py` changes a copy of `src` and runs the named
+test against it), the others by `make mutants`.
 `tests/docs/test_requirements.py` checks this table against the tests, both ways; `make trace` prints it.
 
 To move an id to `proven`, set its state and give it a fault:

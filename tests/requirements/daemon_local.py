@@ -86,8 +86,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="The settings' size of a request is passed over.",
                 file="daemon/app.py",
-                old="daemon_routes(parts), observer, body_bytes_max=ipc.body_bytes_max)",
-                new="daemon_routes(parts), observer)",
+                old="daemon_routes(parts, extension), observer, body_bytes_max=ipc.body_bytes_max)",
+                new="daemon_routes(parts, extension), observer)",
                 test=f"{_LIMITS}::test_requests_and_batches_are_as_large_as_the_settings_say_and_no_larger",
             ),
             Fault(
@@ -201,8 +201,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A copied state directory is used without a word.",
                 file="daemon/identity.py",
-                old='if policy == "refuse":',
-                new='if policy == "refused":',
+                old='if verdict == "differs" and policy == "refuse":',
+                new='if verdict == "differs" and policy == "refused":',
                 test=f"{_LIFE}::test_a_state_directory_of_another_host_is_refused",
             ),
             Fault(

@@ -374,6 +374,20 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new="            if not force:\n",
                 test=f"{_ACCEPT}::test_a_row_that_was_tried_is_not_given_up_without_the_brokers_word",
             ),
+            Fault(
+                what="Whatever is asked under the new id of an earlier requeue is a replay of that.",
+                file="daemon/operate.py",
+                old="        if presented != successor.fingerprint:\n",
+                new="        if len(presented) != len(successor.fingerprint):\n",
+                test=f"{_ACCEPT}::test_a_requeue_under_the_same_new_id_is_a_replay_only_of_the_same_message",
+            ),
+            Fault(
+                what="After a prune a requeue that is asked again is refused.",
+                file="daemon/operate.py",
+                old="return patch == Patch()",
+                new="return False",
+                test=f"{_ACCEPT}::test_a_requeue_of_a_row_that_was_emptied_since_answers_as_before",
+            ),
         ),
     ),
 )

@@ -64,6 +64,14 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 test=f"{_KEYS}::test_a_worker_whose_mark_was_taken_over_writes_nothing",
             ),
             Fault(
+                what="A sweep looks anew for each row, past its limit.",
+                file="idempotency/stores/postgres/keys.sql",
+                old="WHERE seq = ANY(ARRAY(",
+                new="WHERE seq IN ((",
+                test="tests/contract/idempotency/test_postgres_keys.py"
+                "::test_a_sweep_keeps_to_its_limit_whatever_plan_the_server_makes",
+            ),
+            Fault(
                 what="A lost mark is not told to the write, which then is there twice.",
                 file="idempotency/stores/sqlite/__init__.py",
                 old='if not _run(connection, "settle", (*claim, *render_settlement(settlement))):',

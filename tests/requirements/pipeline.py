@@ -172,7 +172,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="Somebody who watches sees nothing if the result is JSON.",
                 file="pipeline/progress.py",
-                old="self._is_silent = is_quiet and not self._is_live",
+                old="self._is_silent = is_quiet and not self._line.is_live",
                 new="self._is_silent = is_quiet",
                 test="tests/unit/pipeline/test_progress.py::test_on_a_terminal_a_bar_is_drawn_and_leaves_no_trace",
             ),

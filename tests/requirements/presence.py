@@ -372,15 +372,15 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         faults=(
             Fault(
                 what="The lease of the environment is not read.",
-                file="runtime/home.py",
-                old='_milliseconds(environment, "LEASE_TTL_MS", ',
-                new='_milliseconds(environment, "LEASE_TTL", ',
+                file="broker/settings.py",
+                old='extra={"variable": "LEASE_TTL_MS"},',
+                new='extra={"variable": "LEASE_TTL"},',
                 test=f"{_TIMES}::test_a_broker_goes_by_the_times_of_its_environment_over_those_of_its_file",
             ),
             Fault(
                 what="How often to ping is for the file alone to say.",
-                file="cli/broker.py",
-                old="        ping_interval_ms=timings.ping_interval_ms,\n",
+                file="broker/settings.py",
+                old='            extra={"variable": "PING_INTERVAL_MS"},\n',
                 new="",
                 test=f"{_TIMES}::test_a_broker_goes_by_the_times_of_its_environment_over_those_of_its_file",
             ),

@@ -372,6 +372,13 @@ R7: tuple[Fault, ...] = (
         new="wait_ms = 0",
         test=f"{_REPLAY}::test_an_envelope_that_breaks_every_connection_waits_longer_and_longer",
     ),
+    Fault(
+        what="What a conflict shows is written by what cannot write all that it reads.",
+        file="edge/replay.py",
+        old="theirs = dump_json(outcome.theirs)",
+        new="theirs = orjson.dumps(outcome.theirs)",
+        test=f"{_REPLAY}::test_a_conflict_with_what_is_nested_as_deeply_as_can_be_read_is_a_conflict_like_any_other",
+    ),
 )
 
 R8: tuple[Fault, ...] = (

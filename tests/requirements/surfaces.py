@@ -1,5 +1,6 @@
 """Contract 9: identity, hooks, lifecycle, surfaces."""
 
+from tests.requirements import agents, command_line, dashboard, host, observed, terminal, threats
 from tests.requirements.model import Fault, Requirement
 
 _ANSWERS = "tests/acceptance/test_accept_promises.py"
@@ -53,7 +54,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     ),
     Requirement("I4", "A member can be renamed, and the others are told.", "contract 9", "later"),
     Requirement("H1", "Hooks run bounded, redacted, scoped and audited.", "contract 9", "later"),
-    Requirement("C1", "Four commands share verbs, JSON output and exit codes.", "contract 9", "planned"),
+    Requirement(
+        "C1",
+        "Four commands share verbs, JSON output and exit codes.",
+        "contract 9",
+        "proven",
+        faults=command_line.FAULTS,
+    ),
     Requirement(
         "C2",
         "The SDK finds its daemon, sync or async, and has no cold path.",
@@ -70,7 +77,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="A send without a daemon waits for one until its time is up, and names no command.",
                 file="daemon/client/connection.py",
-                old="is not there: start it with `claudemesh daemon up`",
+                old="is not there: {self._how_to_start()}",
                 new="is not there",
                 test="tests/unit/sdk/test_find.py::test_without_a_daemon_every_use_is_an_error_that_names_the_command",
             ),
@@ -83,13 +90,43 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             ),
         ),
     ),
-    Requirement("C3", "The MCP tools are few, idempotent, and tell queued from done.", "contract 9", "planned"),
-    Requirement("C4", "The dashboard is live, works offline, is inert to any body.", "contract 9", "planned"),
-    Requirement("C5", "Doctor names what is wrong and its remedy; top shows it live.", "contract 9", "planned"),
+    Requirement(
+        "C3",
+        "The MCP tools are few, idempotent, and tell queued from done.",
+        "contract 9",
+        "proven",
+        faults=agents.FAULTS,
+    ),
+    Requirement(
+        "C4",
+        "The dashboard is live, works offline, is inert to any body.",
+        "contract 9",
+        "proven",
+        faults=dashboard.FAULTS,
+    ),
+    Requirement(
+        "C5",
+        "Doctor names what is wrong and its remedy; top shows it live.",
+        "contract 9",
+        "proven",
+        faults=terminal.FAULTS,
+    ),
     Requirement("C6", "The daemon installs as a hardened service, not in CI.", "contract 9", "later"),
-    Requirement("C7", "Installing into an agent host is idempotent and verifiable.", "contract 9", "planned"),
+    Requirement(
+        "C7",
+        "Installing into an agent host is idempotent and verifiable.",
+        "contract 9",
+        "proven",
+        faults=host.FAULTS,
+    ),
     Requirement("C8", "One host runs several meshes within a shared budget.", "contract 9", "later"),
-    Requirement("O1", "Metrics carry the promised names; logs are structured.", "contract 9", "planned"),
+    Requirement(
+        "O1",
+        "Metrics carry the promised names; logs are structured.",
+        "contract 9",
+        "proven",
+        faults=observed.FAULTS,
+    ),
     Requirement(
         "O2",
         "Unknown settings are refused; a reload keeps the connection.",
@@ -121,7 +158,34 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 new="        if meaning is None:\n",
                 test="tests/unit/runtime/test_settings.py::test_a_setting_that_does_not_say_what_it_is_for_is_a_mistake",
             ),
+            Fault(
+                what="A value of the environment is shown as the file's.",
+                file="runtime/settings.py",
+                old='return Found(value, Source("environment", variable))',
+                new='return Found(value, Source("file", str(inputs.path)))',
+                test="tests/unit/cli/test_config.py::test_each_value_in_force_is_shown_with_its_source",
+            ),
+            Fault(
+                what="Keys of resume tokens are shown.",
+                file="cli/settings_files.py",
+                old="if setting.is_secret and value is not None:",
+                new="if setting.is_secret and value is None:",
+                test="tests/unit/cli/test_config.py::test_no_secret_is_shown",
+            ),
+            Fault(
+                what="A password ends at its first @.",
+                file="cli/settings_files.py",
+                old='login, at, host = beyond.rpartition("@")',
+                new='login, at, host = beyond.partition("@")',
+                test="tests/unit/cli/test_config.py::test_a_password_that_nobody_escaped_is_not_shown_either",
+            ),
         ),
     ),
-    Requirement("T1", "The threat model names attackers, defaults and its limits.", "contract 9", "planned"),
+    Requirement(
+        "T1",
+        "The threat model names attackers, defaults and its limits.",
+        "contract 9",
+        "proven",
+        faults=threats.FAULTS,
+    ),
 )

@@ -1,4 +1,4 @@
-"""A private PostgreSQL: the wheel's, and the distribution's where there is one."""
+"""A private PostgreSQL: the wheel's, and for `make chaos` also the distribution's where there is one."""
 
 import importlib.util
 import json
@@ -17,8 +17,8 @@ from urllib.parse import quote
 from tests.ports import own_port
 from tests.services.server import Server, run_as, running, throwaway_directory, unprivileged_user
 
-ONE_IS_ENOUGH = "CLAUDEMESH_TEST_ONE_POSTGRES"  # set where what is tested is a test
-LENT = "CLAUDEMESH_TEST_LENT_POSTGRES"  # and this, where that one runs already
+EVERY = "CLAUDEMESH_TEST_EVERY_POSTGRES"  # set by `make chaos`
+LENT = "CLAUDEMESH_TEST_LENT_POSTGRES"  # set where what is tested is a test, and a server runs already
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,11 @@ def wheel() -> Installation:
 
 def installations() -> list[Installation]:
     """Every server to test with. Debian and Ubuntu keep theirs off the PATH, one directory a major version."""
+    if not os.environ.get(EVERY):
+        return [wheel()]
     roots = sorted(Path("/usr/lib/postgresql").glob("[0-9]*/bin/postgres"), key=lambda path: int(path.parts[-3]))
     system = [Installation("postgres-system", roots[-1].parent.parent, "bin")] if roots else []
-    return [wheel()] if os.environ.get(ONE_IS_ENOUGH) else [wheel(), *system]
+    return [wheel(), *system]
 
 
 class Postgres(Server):

@@ -4,7 +4,12 @@ from tests.requirements import Fault
 
 _ADDRESSES = "tests/unit/edge/test_addresses.py"
 _DOOR = "tests/unit/edge/test_door.py"
+_REPLAY = "tests/integration/test_relay_replay.py"
+_POLICY = "tests/unit/edge/test_edge_policy.py"
+_RELAY = "tests/integration/test_relay.py"
 _SECRETS = "tests/unit/kernel/test_secrets.py"
+_IMPORTS = "tests/integration/test_relay_imports.py"
+_JSON = "tests/unit/wire/test_json.py"
 _EXCHANGE = "tests/unit/edge/test_exchange.py"
 _UPSTREAM = "tests/unit/edge/test_upstream.py"
 
@@ -207,5 +212,69 @@ MUTANTS: tuple[Fault, ...] = (
         old="        if self._bytes > self._limits.answer_bytes_max:",
         new="        if self._bytes < 0:",
         test=f"{_EXCHANGE}::test_an_answer_that_is_too_large_is_cut",
+    ),
+    # --- JSON of others --------------------------------------------------------------------------------
+    Fault(
+        what="What orjson cannot write is not written.",
+        file="wire/json.py",
+        old='        return b"".join(_written(value))',
+        new="        raise",
+        test=f"{_JSON}::test_as_deep_as_it_can_be_read_it_is_written",
+    ),
+    Fault(
+        what="An integer beyond 64 bits has no form.",
+        file="wire/json.py",
+        old="if isinstance(value, int):",
+        new="if isinstance(value, bool):",
+        test=f"{_JSON}::test_an_integer_of_any_size_keeps_every_digit",
+    ),
+    Fault(
+        what="A text with half a character ends in an error, or in what others cannot read.",
+        file="wire/json.py",
+        old="        if isinstance(value, str):\n            return",
+        new="        if isinstance(value, bytes):\n            return",
+        test=f"{_JSON}::test_half_a_surrogate_pair_is_replaced_and_the_rest_can_be_read_by_everyone",
+    ),
+    Fault(
+        what="A value that holds itself is written by half.",
+        file="wire/json.py",
+        old='            raise ValueError("a value that holds itself has no JSON form")',
+        new="            return",
+        test=f"{_JSON}::test_what_is_no_json_value_is_said_to_be_none",
+    ),
+    Fault(
+        what="A write that is nested deeply cannot be given another expectation.",
+        file="edge/policy.py",
+        old="msgspec.Raw(dump_json(fields))",
+        new="msgspec.Raw(orjson.dumps(fields))",
+        test=f"{_POLICY}::test_a_write_of_any_depth_can_be_given_another_expectation",
+    ),
+    Fault(
+        what="A summary that is nested deeply is not shown while the hub is away.",
+        file="edge/reads.py",
+        old="return dump_json({**shown",
+        new="return orjson.dumps({**shown",
+        test=f"{_RELAY}::test_a_summary_that_is_nested_deeply_is_shown_as_it_was",
+    ),
+    Fault(
+        what="What is nested too deeply for its readers is shown to them all the same.",
+        file="edge/stores/sqlite/outbox.py",
+        old="        return TOO_DEEP\n",
+        new="        return value\n",
+        test=f"{_REPLAY}::test_a_conflict_with_what_is_nested_as_deeply_as_can_be_read_is_a_conflict_like_any_other",
+    ),
+    Fault(
+        what="An answer that fails as nobody expected ends the relay.",
+        file="outbox/sender.py",
+        old="        except Exception as error:  # noqa: BLE001  an answer may",
+        new="        except MeshError as error:  # an answer may",
+        test=f"{_REPLAY}::test_an_envelope_whose_answer_fails_as_nobody_expected_is_tried_again_and_holds_up_no_other",
+    ),
+    Fault(
+        what="What no relay lets in is imported.",
+        file="edge/operate.py",
+        old="body = door.parse_body(bytes(one.envelope.body))",
+        new="body = policy.body_of(one.envelope)",
+        test=f"{_IMPORTS}::test_a_body_that_the_door_would_not_let_in_is_not_imported_either",
     ),
 )

@@ -4,6 +4,7 @@ from tests.requirements import Fault
 
 _JAVA = "tests/unit/pipeline/test_java.py"
 _SESSION = "tests/unit/pipeline/test_session.py"
+_STARTS = "tests/spark/test_session.py"
 
 MUTANTS: tuple[Fault, ...] = (
     Fault(
@@ -47,5 +48,26 @@ MUTANTS: tuple[Fault, ...] = (
         old="os.environ.pop(name, None)",
         new="pass",
         test=f"{_SESSION}::test_what_was_set_for_a_library_is_as_before_afterwards",
+    ),
+    Fault(
+        what="Whoever presses Ctrl-C while Spark starts leaves a JVM that never ends.",
+        file="pipeline/session.py",
+        old="        if self.process is not None:\n            _end(self.process)\n",
+        new="",
+        test=f"{_STARTS}::test_an_interrupt_of_a_start_leaves_neither_a_jvm_nor_a_directory",
+    ),
+    Fault(
+        what="A Ctrl-C just before a start has its JVM leaves the directory that was made for it.",
+        file="pipeline/session.py",
+        old="            shutil.rmtree(self.place, ignore_errors=True)\n",
+        new="            pass\n",
+        test=f"{_STARTS}::test_an_interrupt_of_a_start_leaves_neither_a_jvm_nor_a_directory",
+    ),
+    Fault(
+        what="Whoever presses Ctrl-C again waits for a JVM that does not answer.",
+        file="pipeline/session.py",
+        old="os.killpg(self.process.pid, signal.SIGKILL)\n        elif",
+        new="pass\n        elif",
+        test=f"{_STARTS}::test_a_second_interrupt_ends_a_jvm_that_does_not_answer_at_once",
     ),
 )

@@ -116,6 +116,43 @@ MUTANTS: tuple[Fault, ...] = (
         test="tests/unit/cli/test_messages.py::test_a_trace_says_when_it_is_only_what_is_known_here",
     ),
     Fault(
+        what="A mesh is left although `up` starts its daemon again and again.",
+        file="cli/mesh.py",
+        old="if (supervisor := supervisor_of(session)) is not None:",
+        new="if (supervisor := supervisor_of(session)) == 0:",
+        test="tests/unit/cli/test_mesh.py::test_a_mesh_whose_daemon_up_keeps_running_is_not_left",
+    ),
+    Fault(
+        what="An invite is for the mesh that is named as an argument, and for no other.",
+        file="cli/mesh.py",
+        old="    session.mesh = slug or session.mesh\n    expires_at",
+        new="    session.mesh = slug\n    expires_at",
+        test="tests/unit/cli/test_mesh.py::test_an_invite_is_for_the_mesh_that_is_meant_as_everywhere_else",
+    ),
+    Fault(
+        what="Whoever stops waiting for a message is not told that it was taken.",
+        file="cli/messages.py",
+        old="    except KeyboardInterrupt:\n        return Waited(",
+        new="    except InterruptedError:\n        return Waited(",
+        test="tests/unit/cli/test_messages.py::test_waiting_that_is_interrupted_says_under_which_id_the_message_was_taken",
+    ),
+    Fault(
+        what="Of a daemon that `up` keeps running, the dashboard says to stop it and start it with a port.",
+        file="cli/dashboard.py",
+        old="    if supervisor is None:",
+        new="    if supervisor != 0:",
+        test="tests/unit/cli/test_dashboard.py::"
+        "test_of_a_daemon_without_a_port_that_up_keeps_running_up_is_what_to_start_anew",
+    ),
+    Fault(
+        what="With several meshes the command that starts a daemon is answered by asking which.",
+        file="daemon/client/connection.py",
+        old="daemon up --mesh {slug}`",
+        new="daemon up`",
+        test="tests/unit/daemon/test_client.py::"
+        "test_without_a_socket_there_is_no_daemon_and_the_error_names_the_command_and_the_mesh",
+    ),
+    Fault(
         what="A broker beyond this machine is spoken to in the clear.",
         file="wire/addresses.py",
         old='if scheme == "http" and not is_loopback(host):',

@@ -1,0 +1,165 @@
+"""The faults of contract 9's C3: the MCP server."""
+
+from tests.requirements.model import Fault
+
+_UNIT = "tests/unit/mcp"
+_MESH = "tests/integration/test_mcp_mesh.py"
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        what="A key that stands for other arguments is answered with what stands there.",
+        file="mcp/keys.py",
+        old="ADMISSION.judge(Standing(found.state, found.fingerprint), presented)",
+        new="ADMISSION.judge(Standing(found.state, presented), presented)",
+        test=f"{_UNIT}/test_keys.py::test_the_same_key_for_another_call_is_refused_and_does_nothing",
+    ),
+    Fault(
+        what="A write that the relay has queued is called done.",
+        file="mcp/relayed.py",
+        old='is_done=outcome == "forwarded",',
+        new="is_done=True,",
+        test=f"{_UNIT}/test_relayed.py::test_a_write_that_waits_is_never_presented_as_done",
+    ),
+    Fault(
+        what="A claim whose answer was lost in a crash leases a second step.",
+        file="mcp/work.py",
+        old="        if held is not None:\n            return held\n",
+        new="",
+        test=f"{_UNIT}/test_work.py::test_a_claim_that_crashed_before_it_was_kept_finds_its_step_again",
+    ),
+    Fault(
+        what="Who lost the lease is told only that the ledger refused.",
+        file="mcp/work.py",
+        old="if any(word in error.detail for word in _LOST):",
+        new="if not error.detail:",
+        test=f"{_UNIT}/test_work.py::test_who_does_not_hold_the_lease_completes_nothing",
+    ),
+    Fault(
+        what="A body is handed on with all that it hides.",
+        file="mcp/parts.py",
+        old="shown = escape(piece, lines=True)",
+        new="shown = piece",
+        test=f"{_UNIT}/test_shown.py::test_a_body_can_do_nothing_but_be_read",
+    ),
+    Fault(
+        what="A hint to the host quotes the message.",
+        file="mcp/hints.py",
+        old='"sender": sender,',
+        new='"sender": sender, "body": str(message.get("body")),',
+        test=f"{_UNIT}/test_hints.py::test_a_hint_is_one_line_that_holds_nothing_of_the_body",
+    ),
+    Fault(
+        what="After a restart of the daemon nobody sees the session any more.",
+        file="mcp/attending.py",
+        old="            yield Emit((yield from _register(plans, register)))\n            failures = 0\n",
+        new="            if not failures:\n                yield Emit((yield from _register(plans, register)))\n",
+        test=f"{_UNIT}/test_attending.py::test_after_the_daemon_was_away_it_is_registered_anew_and_goes_on_where_it_was",
+    ),
+    Fault(
+        what="A server whose folder has a name of other bytes is shown to nobody.",
+        file="mcp/attending.py",
+        old='folder.decode(errors="replace")',
+        new='folder.decode(errors="surrogateescape")',
+        test=f"{_UNIT}/test_attending.py::test_a_folder_that_is_gone_or_has_a_name_of_other_bytes_keeps_no_session_from_being_shown",
+    ),
+    Fault(
+        what="The unread count is left out of what a tool answers.",
+        file="mcp/tools.py",
+        old="replace(told, unread=await parts.daemon.unread())",
+        new="told",
+        test=f"{_MESH}::test_a_message_is_sent_read_marked_and_answered",
+    ),
+    Fault(
+        what="A member's name ends the tag that a host puts around a hint.",
+        file="mcp/hints.py",
+        old='confine(str(message.get("from_name") or message.get("from") or "somebody"), NAME_CHARS_MAX)',
+        new='str(message.get("from_name"))',
+        test=f"{_UNIT}/test_hints.py::test_a_name_cannot_end_its_quotes_or_the_tag_that_a_host_puts_around_it",
+    ),
+    Fault(
+        what="Whoever listens at the relay's port is sent writes while the relay is down.",
+        file="mcp/relay.py",
+        old='.ask("GET", "/health", timeout_s=TIMEOUT_S).checked()',
+        new="",
+        test=f"{_UNIT}/test_relayed.py"
+        "::test_whoever_listens_at_the_port_of_a_relay_that_is_down_is_sent_neither_write_nor_token",
+    ),
+    Fault(
+        what="The same key in two meshes claims one step for two agents.",
+        file="mcp/parts.py",
+        old="derive_id(tool, self._scope(place), key)",
+        new='derive_id(tool, "", key)',
+        test=f"{_UNIT}/test_work.py::test_the_same_key_in_two_meshes_is_two_claims_of_one_ledger",
+    ),
+    Fault(
+        what="A key of a ledger is another one as soon as a mesh was joined.",
+        file="mcp/parts.py",
+        old="return self.daemon.slug if place is None else f\"{place}:{self.mesh or ''}\"",
+        new="try:\n            return self.daemon.slug\n        except Exception:\n            return str(place)",
+        test=f"{_UNIT}/test_work.py::test_a_claim_is_made_once_for_a_key_though_a_mesh_was_joined_meanwhile",
+    ),
+    Fault(
+        what="Who asks again for a claim is not told that the work may be done by now.",
+        file="mcp/work.py",
+        old="said=LEASED_BEFORE if claimed.replayed else claimed.said,",
+        new="",
+        test=f"{_UNIT}/test_work.py::test_a_step_is_claimed_once_for_a_key_and_completed_once",
+    ),
+    Fault(
+        what="Ledgers of the same name in two folders are one, so that work is called done which nobody did.",
+        file="mcp/work.py",
+        old='return f"{LEDGER_MARK}{ledger_id}"',
+        new='return f"{LEDGER_MARK}{asked.ledger}" if ledger_id else None',
+        test=f"{_UNIT}/test_work.py::test_ledgers_of_one_name_in_two_folders_share_no_key",
+    ),
+    Fault(
+        what="A payload that only some can write keeps everybody from the rest of the run.",
+        file="mcp/work.py",
+        old='body = dump_json(step["payload"]).decode()',
+        new='body = __import__("orjson").dumps(step["payload"]).decode()',
+        test=f"{_UNIT}/test_work.py::test_whatever_a_ledger_takes_as_a_payload_can_be_claimed_and_failed",
+    ),
+    Fault(
+        what="A lease is called renewed by an answer that was kept, whoever has it by now.",
+        file="mcp/work.py",
+        old='if asked.outcome == "renew":  # anew',
+        new='if asked.outcome == "":  # anew',
+        test=f"{_UNIT}/test_work.py::test_a_renewal_is_asked_for_anew_each_time",
+    ),
+    Fault(
+        what="A key whose call may have acted is taken by another call.",
+        file="mcp/keys.py",
+        old='if isinstance(error, MeshError) and error.retry == "no":',
+        new="if error:",
+        test=f"{_UNIT}/test_keys.py::test_a_call_of_which_nobody_knows_what_became_keeps_its_key_for_itself",
+    ),
+    Fault(
+        what="What the relay itself answers is called an answer of the hub.",
+        file="mcp/relayed.py",
+        old="if unquote(urlsplit(asked.path).path) in RELAYS_OWN:",
+        new="if asked.path in RELAYS_OWN - {'/replay'}:",
+        test=f"{_UNIT}/test_relayed.py::test_what_the_relay_answers_by_itself_is_no_write",
+    ),
+    Fault(
+        what="A line that the SDK cannot read is never answered.",
+        file="mcp/unread.py",
+        old="refuse(frame) if isinstance(frame, Exception) else None",
+        new="None",
+        test="tests/integration/test_mcp_process.py"
+        "::test_a_request_that_cannot_be_read_is_refused_and_the_next_one_served",
+    ),
+    Fault(
+        what="A meta of any length is part of every page.",
+        file="mcp/messages.py",
+        old="meta_length > meta_chars",
+        new="meta_length < 0",
+        test=f"{_MESH}::test_long_and_hostile_bodies_are_shown_as_data_and_in_pieces",
+    ),
+    Fault(
+        what="An error that nobody thought of keeps the key to itself.",
+        file="mcp/tools.py",
+        old="known.extras = {**under, **known.extras}",
+        new="",
+        test=f"{_UNIT}/test_tools.py::test_a_fault_of_our_own_is_one_sentence_without_a_traceback",
+    ),
+)
