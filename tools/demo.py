@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -24,6 +24,8 @@ BUILDS = range(42, 50)
 HISTORY = "history.jsonl"  # what the peers were told, call by call
 REPORT = Path("build", "demo-report.html")
 WITHIN_S = 600  # a JVM and a dozen jobs, on a machine that is busy
+END_S = 30
+INTERRUPTED = 130
 
 
 class Colour:
@@ -54,24 +56,28 @@ class Peer:
         said = {"CLAUDEMESH_HOME": str(folder / name), "CLAUDEMESH_HISTORY": str(folder / HISTORY), "NO_COLOR": "1"}
         self.environment = inherited | said
 
-    def run(self, *words: str, expected: int = 0, is_long: bool = False) -> str:
+    def run(self, *words: str, expected: int = 0, is_long: bool = False, is_whole: bool = False) -> str:
         """Run a command and return what it says; end the demo if it does not end as it should.
 
-        One that takes long shows its progress while it runs.
+        One that takes long shows its progress while it runs; one that has to be whole hears no Ctrl-C.
         """
-        ran = subprocess.run(
+        with subprocess.Popen(
             [*PROGRAM, *words],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=None if is_long else subprocess.PIPE,
             text=True,
-            check=False,
-            timeout=WITHIN_S,
-        )
-        told = ran.stdout + (ran.stderr or "")
-        if ran.returncode != expected:
-            raise SystemExit(f"{' '.join(words)} ended with {ran.returncode}: {told}")
+            start_new_session=is_whole,
+        ) as process:
+            try:
+                said, wrong = process.communicate(timeout=WITHIN_S)
+            except BaseException:
+                end(process)
+                raise
+        told = said + (wrong or "")
+        if process.returncode != expected:
+            raise SystemExit(f"{' '.join(words)} ended with {process.returncode}: {told}")
         return told
 
     def show(self, *words: str, expected: int = 0, is_long: bool = False) -> str:
@@ -83,9 +89,21 @@ class Peer:
             say(wrap(line))
         return told
 
+    def up(self) -> None:
+        """Start a daemon, and wait for it also if interrupted: nobody can end one that has only begun."""
+        self.run("daemon", "up", "--no-tcp", "--persistent", is_whole=True)
+
     def ask(self, *words: str) -> dict[str, object]:
         answer: dict[str, object] = json.loads(self.run(*words, "--json"))
         return answer
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    """Let a command end by itself for a while: it heard the same Ctrl-C, or has to be whole."""
+    try:
+        process.communicate(timeout=END_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.kill()
 
 
 def free_address() -> str:
@@ -133,7 +151,7 @@ def set_up(alice: Peer, bob: Peer, broker: Broker) -> None:
     say(f"   {Colour.dim}bob$ claudemesh mesh join {code[:24]}… --name bob{Colour.off}")
     say(f"   {bob.run('mesh', 'join', code, '--name', 'bob').strip()}")
     for peer in (alice, bob):
-        peer.run("daemon", "up", "--no-tcp", "--persistent")
+        peer.up()
 
 
 def kill_daemon(peer: Peer) -> int:
@@ -172,7 +190,7 @@ def tell(alice: Peer, bob: Peer, broker: Broker) -> None:
 
     step(4, "Her daemon is killed too, and started again")
     say(f"   kill -9 {kill_daemon(alice)} (alice's daemon)")
-    alice.run("daemon", "up", "--no-tcp", "--persistent")
+    alice.up()
     waiting = cast("list[object]", alice.ask("daemon", "outbox", "list")["rows"])
     say(f"   {len(waiting)} rows in her outbox, {len(BUILDS)} of them still to be sent")
 
@@ -198,19 +216,30 @@ def check(bob: Peer) -> None:
     say(f"   {Colour.green}{len(expected)} sent, {len(messages)} in bob's inbox: each once, in order{Colour.off}")
 
 
+def clear(peer: Peer) -> None:
+    if (peer.folder / peer.name / "daemon" / "demo").exists():
+        peer.run("daemon", "down", is_whole=True)
+
+
+def run() -> None:
+    with tempfile.TemporaryDirectory(prefix="cm-demo-") as name, ExitStack() as stack:
+        folder = Path(name)
+        alice, bob = Peer(folder, "alice"), Peer(folder, "bob")
+        broker = Broker(Peer(folder, "broker"))
+        stack.callback(broker.stop, signal.SIGTERM)
+        stack.callback(clear, bob)
+        stack.callback(clear, alice)
+        tell(alice, bob, broker)
+        step(8, "What the stores say of all this, and what alice and bob were told, checked on Spark")
+        prove(Peer(folder, "operator"))
+
+
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="cm-demo-") as folder:
-        alice, bob = Peer(Path(folder), "alice"), Peer(Path(folder), "bob")
-        broker = Broker(Peer(Path(folder), "broker"))
-        try:
-            tell(alice, bob, broker)
-            step(8, "What the stores say of all this, and what alice and bob were told, checked on Spark")
-            prove(Peer(Path(folder), "operator"))
-        finally:
-            for peer in (alice, bob):
-                if (Path(folder) / peer.name / "daemon" / "demo").exists():
-                    peer.run("daemon", "down")
-            broker.stop(signal.SIGTERM)
+    try:
+        run()
+    except KeyboardInterrupt:
+        say("\nInterrupted. Nothing runs any more, and nothing is left behind.")
+        return INTERRUPTED
     say(f"\n{Colour.bold}Kept.{Colour.off} Nothing runs any more, and nothing is left behind but {REPORT}.")
     return 0
 

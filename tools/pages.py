@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from enum import Enum
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from unittest.mock import MagicMock
@@ -15,16 +16,19 @@ from claudemesh.broker.http import broker_routes
 from claudemesh.broker.settings import BrokerSettings
 from claudemesh.broker.ws import PAUSE, Connection, PauseArgs
 from claudemesh.daemon.http import daemon_routes
+from claudemesh.daemon.http.extension import Extension
 from claudemesh.daemon.settings import Config as DaemonConfig
+from claudemesh.dashboard.app import dashboard_of
 from claudemesh.edge.http import public_routes
 from claudemesh.edge.operators import operator_routes
 from claudemesh.edge.settings import EdgeSettings
 from claudemesh.hub.http import hub_routes
 from claudemesh.hub.settings import HubSettings
+from claudemesh.runtime.home import Home
 from claudemesh.runtime.settings import describe
+from claudemesh.runtime.variables import VARIABLES
 from claudemesh.wire import frames, negotiation, signing
-
-MADE = "<!-- Made from the code by `make docs`. Change the code, not this page. -->"
+from tools.made import MADE
 
 PARTS = (
     frames.Attestation,
@@ -34,6 +38,7 @@ PARTS = (
     frames.DeliverItem,
     frames.ReceiptItem,
 )
+
 
 # What is signed, field by field, as `wire/signing.py` frames it.
 SIGNED = {
@@ -145,7 +150,13 @@ def http_page() -> Iterator[str]:
         "On its Unix socket, and where TCP is enabled on 127.0.0.1 with `Authorization: Bearer` and the token of",
         "the file `local_token`.",
         "",
-        *_routes(daemon_routes(parts)),
+        *_routes(daemon_routes(parts, Extension())),
+        "## The dashboard",
+        "",
+        "At the same places. A page has a bearer of its own, which opens what it reads and the few decisions",
+        "below. Its files, and the trade of a code for a bearer, need none.",
+        "",
+        *_routes(dashboard_of(Home(Path("home")))(parts).routes),
         "## The broker",
         "",
         "Members speak to it over the [WebSocket](protocol.md); HTTP is for what comes before, and for operators.",
@@ -182,7 +193,14 @@ def settings_page() -> Iterator[str]:
         "",
         "# Settings",
         "",
-        "TOML files, and environment variables that overrule them. An unknown name is refused.",
+        "TOML files, and environment variables that overrule them. An unknown name is refused, and the nearest",
+        "known one named. `claudemesh config show` says what is in force, and where each value came from.",
+        "",
+        "A setting's variable is made of its name, in capitals, with two underscores for the dot:",
+        "`CLAUDEMESH_DISK__RESERVED_BYTES` is the daemon's `disk.reserved_bytes`. Daemon and broker have the",
+        "prefix `CLAUDEMESH_`, the hub `CLAUDEMESH_HUB__` and the relay `CLAUDEMESH_EDGE__`. Where a variable of",
+        "its own is listed, that one is heard first. Lists are set in files only. A flag of the command line wins",
+        "over all.",
         "",
         "## The daemon: `config.toml` in its state directory",
         "",
@@ -196,14 +214,23 @@ def settings_page() -> Iterator[str]:
         "## The relay: `edge.toml` in `CLAUDEMESH_HOME`",
         "",
         *_settings(EdgeSettings),
+        "## Variables of the environment",
+        "",
+        "Beside those made of the names above:",
+        "",
+        "| variable | meaning |",
+        "|---|---|",
+        *(f"| `{variable.name}` | {variable.help} |" for variable in VARIABLES),
     )
 
 
 def _settings(struct: type[msgspec.Struct]) -> Iterator[str]:
-    yield from ("| setting | type | default | meaning |", "|---|---|---|---|")
+    yield from ("| setting | type | default | meaning | variable of its own |", "|---|---|---|---|---|")
     for setting in describe(struct):
         kind = setting.type.replace("|", "\\|")
-        yield f"| `{setting.name}` | {kind} | `{setting.default}` | {setting.help} |"
+        own = f"`{setting.variable}`" if setting.variable else ""
+        secret = " Never shown." if setting.is_secret else ""
+        yield f"| `{setting.name}` | {kind} | `{setting.default}` | {setting.help}{secret} | {own} |"
     yield ""
 
 

