@@ -46,7 +46,9 @@ check: setup ## formatting, lint, types, layers, spelling, pins and docs
 	$(BIN)/python tools/docs.py --check
 
 .PHONY: chaos
-chaos: setup packages ## kill, tear and fill: the chaos tests with 20 times the rounds of `make test`
+chaos: export CLAUDEMESH_TEST_EVERY_POSTGRES := 1
+chaos: setup packages ## the chaos tests with 20 times the rounds of `make test`; all on every PostgreSQL that is here
+	$(PYTEST) -n $(WORKERS) --dist worksteal -k postgres $(UNIT) $(FAST) $(filter-out $(ALONE),$(REAL))
 	$(PYTEST) tests/chaos tests/powercut tests/spark/test_ingest.py --effort=chaos --timeout=3600
 
 .PHONY: soak
@@ -54,8 +56,13 @@ soak: setup packages ## the chaos tests with 400 times the rounds of `make test`
 	$(PYTEST) tests/chaos tests/powercut tests/acceptance/test_presence_scenarios.py --effort=soak --timeout=0
 
 .PHONY: mutants
-mutants: setup packages ## plant every fault that belongs to no requirement, and expect its test to turn red
+mutants: setup packages ## plant every fault that `make test` does not, and expect its test to turn red
 	$(PYTEST) -n $(WORKERS) --dist worksteal tests/mutation
+	$(PYTEST) --effort=chaos tests/spark/test_planted_faults.py
+
+.PHONY: interop
+interop: setup ## other people's MCP clients at our server; needs Node, and is not part of `make test`
+	$(BIN)/python tools/interop.py
 
 .PHONY: bench
 bench: setup packages ## measure, and print ratios beside the machine's own floor
@@ -86,14 +93,15 @@ clean: ## remove whatever these targets made, .venv too
 packages: setup
 	@tools/system-packages.sh
 
-# The kernel is small and pure, so its unit tests leave nothing of it unvisited; the rest runs unmeasured, since measuring
+# The kernel is small and pure, so its own tests leave nothing of it unvisited; the rest runs unmeasured, since measuring
 # doubles what a property test costs.
 .PHONY: unit
 unit: setup
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto $(UNIT)
+	$(BIN)/coverage run -m pytest -n auto $(UNIT)/kernel
 	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report --include='*/claudemesh/kernel/*' --fail-under=100
+	$(BIN)/coverage report --fail-under=100
+	$(PYTEST) -n auto --dist worksteal $(UNIT) --ignore=$(UNIT)/kernel
 
 # A process for every core, and then two more, since a test with a planted fault often waits for what will not come.
 .PHONY: fast
