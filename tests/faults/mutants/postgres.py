@@ -162,6 +162,20 @@ MUTANTS: tuple[Fault, ...] = (
         test=f"{_ENGINE}::test_a_connection_whose_caller_went_away_in_the_middle_is_lent_to_nobody",
     ),
     Fault(
+        what="Whoever met a deadlock begins again at once, and takes back what the other waits for.",
+        file="storage/postgres/retrying.py",
+        old="        await sleep(STEP_ASIDE_S * tries * (1 + roll()))\n",
+        new="        await sleep(0)\n",
+        test="tests/unit/storage/test_postgres_retrying.py::test_whoever_was_ended_steps_aside_and_longer_each_time",
+    ),
+    Fault(
+        what="A transaction that met another is not tried again.",
+        file="storage/postgres/retrying.py",
+        old="TRIES: Final = 3\n",
+        new="TRIES: Final = 1\n",
+        test=f"{_ENGINE}::test_a_deadlock_is_tried_again",
+    ),
+    Fault(
         what="What one statement does to a delivery is noted in any order.",
         file="broker/stores/postgres/migrations/0001_broker.sql",
         old="FROM happened ORDER BY place;",

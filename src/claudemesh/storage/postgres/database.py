@@ -7,9 +7,10 @@ from typing import Any, Final, Self, TypeVar
 
 from claudemesh.kernel.errors import StoreUnavailable
 from claudemesh.storage.postgres.connection import Connection, Endpoint, Record, bounded, check_server, connect
-from claudemesh.storage.postgres.errors import is_passing, translated
+from claudemesh.storage.postgres.errors import translated
+from claudemesh.storage.postgres.retrying import retried
 from claudemesh.storage.postgres.schema import MIGRATION_MS, Schema, migrate
-from claudemesh.storage.postgres.writer import TRIES, WEIGHT_MAX, Writer
+from claudemesh.storage.postgres.writer import WEIGHT_MAX, Writer
 
 POOL_MAX: Final = 8
 POOL_WAIT_S: Final = 10.0
@@ -109,13 +110,7 @@ class Database:
     ) -> Outcome:
         """Run it in a transaction of its own; again, if it met a deadlock. What it raises rolls back."""
         with translated():
-            for _ in range(TRIES - 1):
-                try:
-                    return await self._once(operation, seconds)
-                except Exception as error:
-                    if not is_passing(error):
-                        raise
-            return await self._once(operation, seconds)
+            return await retried(lambda: self._once(operation, seconds))
 
     async def greet_with(self, greeting: Greeting) -> None:
         """Have every new connection begin with this. The one that is idle after opening too."""

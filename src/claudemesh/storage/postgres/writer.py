@@ -20,10 +20,10 @@ from typing import Any, Final, TypeVar
 from claudemesh.kernel.errors import IntegrityError, MeshError, StoreUnavailable
 from claudemesh.runtime import points
 from claudemesh.storage.postgres.connection import Connection, bounded
-from claudemesh.storage.postgres.errors import is_passing, is_the_stores_fault, translate
+from claudemesh.storage.postgres.errors import is_the_stores_fault, translate
+from claudemesh.storage.postgres.retrying import retried
 
 WEIGHT_MAX: Final = 256
-TRIES: Final = 3  # of a transaction that met a deadlock
 
 BEFORE_COMMIT: Final = points.declare("postgres.before_commit")
 AFTER_COMMIT: Final = points.declare("postgres.after_commit")
@@ -112,7 +112,7 @@ class Writer:
         """Return the outcome of each: all in one transaction, or if that breaks each in its own."""
         items = [job.item for job in group]
         try:
-            return await self._apply(group[0].operation, items)
+            return await retried(lambda: self._once(group[0].operation, items))
         except Exception as error:  # noqa: BLE001  the callers', whatever it is: it is raised where they wait
             if is_the_stores_fault(error) or (len(group) == 1 and group[0].alone is None):
                 return [translate(error) for _ in group]
@@ -120,18 +120,9 @@ class Writer:
 
     async def _transact_alone(self, job: _Job) -> object:
         try:
-            return (await self._apply(job.alone or job.operation, [job.item]))[0]
+            return (await retried(lambda: self._once(job.alone or job.operation, [job.item])))[0]
         except Exception as error:  # noqa: BLE001  as above
             return translate(error)
-
-    async def _apply(self, operation: Operation[Any, Any], items: list[Any]) -> Sequence[object]:
-        for _ in range(TRIES - 1):
-            try:
-                return await self._once(operation, items)
-            except Exception as error:
-                if not is_passing(error):
-                    raise
-        return await self._once(operation, items)
 
     async def _once(self, operation: Operation[Any, Any], items: list[Any]) -> Sequence[object]:
         connection = await self._connected()
