@@ -12,7 +12,7 @@ import pytest
 from claudemesh.broker.model import Accepted, AcceptOutcome
 from claudemesh.broker.parcels import render_delivery
 from claudemesh.broker.stores.postgres import PostgresStores
-from claudemesh.storage.postgres import database, writer
+from claudemesh.storage.postgres import retrying
 from tests.contract.broker.backends import BOUND_S, Town, seat, ulids
 from tests.doubles import ManualClock
 
@@ -104,8 +104,7 @@ async def pair(postgres_database: str) -> AsyncIterator[Pair]:
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a deadlock told to the caller, instead of trying again."""
-    for module in (database, writer):
-        monkeypatch.setattr(module, "TRIES", 1)
+    monkeypatch.setattr(retrying, "TRIES", 1)
 
 
 def begin(awaitable: Awaitable[Any]) -> "asyncio.Future[Any]":
