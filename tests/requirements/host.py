@@ -114,6 +114,13 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_HOOK}::test_asking_leaves_half_of_300_ms_to_the_start_of_the_hook",
     ),
     Fault(
+        what="Doctor misses the whole of an install in a project whose AGENTS.md alone has a block of ours.",
+        file="cli/doctor/checks/host.py",
+        old='each.part != "agents" and each.state',
+        new="each.state",
+        test=f"{_INSTALL}::test_a_block_in_agents_md_is_read_back_where_it_was_put_and_missed_nowhere",
+    ),
+    Fault(
         what="A home that is not UTF-8 stops an install half-way.",
         file="cli/host/commands.py",
         old="    judge_texts(wanted)\n",

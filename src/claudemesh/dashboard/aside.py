@@ -52,5 +52,9 @@ class Aside:
                 loop.call_soon_threadsafe(finish, *outcome)
 
         # Not a pool: a process that stops waits for a pool's threads, however long they hang.
-        threading.Thread(target=run, name=f"dashboard-{self._what}", daemon=True).start()
+        try:
+            threading.Thread(target=run, name=f"dashboard-{self._what}", daemon=True).start()
+        except BaseException:  # no room for one more: it took no place either
+            self._places.release()
+            raise
         return future

@@ -34,6 +34,20 @@ async def test_whoever_asks_what_hangs_is_told_so_and_the_loop_goes_on() -> None
         release.set()
 
 
+async def test_a_question_that_could_not_even_begin_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    aside = Aside("the relay")
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(AT_ONCE):
+            with pytest.raises(RuntimeError, match="new thread"):
+                await aside.ask(lambda: 7)
+    assert await aside.ask(lambda: 7, BOUND_S) == 7
+
+
 async def test_so_many_questions_hang_at_once_and_no_more() -> None:
     aside, release, begun = Aside("the relay"), threading.Event(), []
 

@@ -11,7 +11,7 @@ from claudemesh.cli.command import DONE, FAILED, Command, Session
 from claudemesh.cli.doctor import bundle as bundles
 from claudemesh.cli.doctor.checks import ALL
 from claudemesh.cli.doctor.model import Report
-from claudemesh.cli.doctor.rendering import progress, render
+from claudemesh.cli.doctor.rendering import render
 from claudemesh.cli.doctor.runner import explain, run, run_and_fix
 from claudemesh.cli.doctor.scene import Scene
 from claudemesh.cli.render import escape
@@ -39,10 +39,9 @@ def doctor(session: Session, *, fix: bool, bundle: str | None) -> int:
     def make_scene() -> Scene:
         return Scene(session.surroundings, environment, clock, mesh)
 
-    show, finish = progress(is_quiet=session.as_json)
-    report = run_and_fix(make_scene, ALL, show) if fix else Report(run(make_scene(), ALL, show))
-    written, trouble = _write(make_scene(), report, bundle)
-    finish()
+    with session.waiting("looking at this machine", len(ALL)) as shown:
+        report = run_and_fix(make_scene, ALL, shown.reach) if fix else Report(run(make_scene(), ALL, shown.reach))
+        written, trouble = _write(make_scene(), report, bundle)
     document: dict[str, Any] = {**report.document(), "bundle": written, "bundle_error": trouble}
     document["ok"] = report.ok and trouble is None
     told = [f"the bundle is {escape(written)}: look at it before you send it"] if written else []

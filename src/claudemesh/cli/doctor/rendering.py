@@ -1,15 +1,12 @@
 """A report on a terminal: one line a check, and then what did not pass with its fix, where eyes end up."""
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
 from claudemesh.cli.doctor.model import Report, Result, Verdict
-from claudemesh.cli.doctor.runner import Progress
 from claudemesh.cli.render import Colour, Output, escape
 
-CLEAR: Final = "\r\x1b[2K"
 TITLE_MAX: Final = 34
 
 _WORDS: Final[dict[Verdict, tuple[str, Colour]]] = {
@@ -57,19 +54,3 @@ def _verdict(out: Output, report: Report) -> Iterable[str]:
     yield out.paint(f"{len(wrong)} of {len(report.results)} checks do not pass", "red")
     if any(result.finding.repairs for result in wrong):
         yield "`claudemesh doctor --fix` mends what is safe to mend"
-
-
-def progress(*, is_quiet: bool) -> tuple[Progress, Callable[[], None]]:
-    """Return what shows which check takes its time, and what clears that away; nothing off a terminal."""
-    if is_quiet or not sys.stderr.isatty():
-        return lambda _name, _took: None, lambda: None
-
-    def show(name: str, took_s: float) -> None:
-        sys.stderr.write(f"{CLEAR}checking {name}: {took_s:.0f} s")
-        sys.stderr.flush()
-
-    def finish() -> None:
-        sys.stderr.write(CLEAR)
-        sys.stderr.flush()
-
-    return show, finish

@@ -5,23 +5,24 @@ timeout. When its time is up it is left behind, and what it had found by then co
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from claudemesh.cli.doctor.model import Check, Finding, Fixed, Repair, Report, Result, Verdict
 from claudemesh.cli.doctor.scene import Scene
 from claudemesh.kernel.errors import MeshError
 
-Progress = Callable[[str, float], None]  # the check that runs, and for how many seconds
-
-QUIET_S: Final = 1.0  # what takes no longer shows no progress
-TICK_S: Final = 0.2
+Progress = Callable[[int, int, str], None]  # how many checks are done, of how many, and which one runs
 
 _REPORT: Final = "run `claudemesh doctor --bundle` and send what it writes along with a report of this"
 
 
-def run(scene: Scene, checks: Iterable[Check], progress: Progress) -> list[Result]:
-    return [Result(check, finding) for check in checks for finding in _bounded(check, scene, progress)]
+def run(scene: Scene, checks: Sequence[Check], progress: Progress) -> list[Result]:
+    results: list[Result] = []
+    for done, check in enumerate(checks):
+        progress(done, len(checks), check.name)
+        results += [Result(check, finding) for finding in _bounded(check, scene)]
+    return results
 
 
 def run_and_fix(make_scene: Callable[[], Scene], checks: tuple[Check, ...], progress: Progress) -> Report:
@@ -39,15 +40,11 @@ def _mend(result: Result, repair: Repair) -> Fixed:
     return Fixed(result.title, repair.says)
 
 
-def _bounded(check: Check, scene: Scene, progress: Progress) -> list[Finding]:
+def _bounded(check: Check, scene: Scene) -> list[Finding]:
     found: list[Finding] = []
     thread = threading.Thread(target=_look, args=(check, scene, found), name=f"doctor-{check.name}", daemon=True)
-    began_ms = scene.clock.monotonic_ms()
     thread.start()
-    thread.join(min(QUIET_S, check.within_s))
-    while thread.is_alive() and (took_s := (scene.clock.monotonic_ms() - began_ms) / 1000) < check.within_s:
-        progress(check.name, took_s)
-        thread.join(TICK_S)
+    thread.join(check.within_s)
     seen = list(found)
     if thread.is_alive():
         detail = f"did not end within {check.within_s:g} s, and was left"

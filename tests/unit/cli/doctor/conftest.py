@@ -22,6 +22,14 @@ Mend = Callable[[Check], list[str]]
 BROKER_KEY = "ab" * 32
 
 
+@pytest.fixture(autouse=True)
+def nobodys_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the user whose agent host is looked at be nobody in particular."""
+    (tmp_path / "user").mkdir(exist_ok=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+
+
 @pytest.fixture
 def make_scene(home: Home) -> Callable[..., Scene]:
     def make(mesh: str | None = None, **environment: str) -> Scene:
@@ -36,7 +44,7 @@ def look(make_scene: Callable[..., Scene]) -> Look:
     """Return what one check finds."""
 
     def look(check: Check, mesh: str | None = None, **environment: str) -> list[Finding]:
-        results = run_checks(make_scene(mesh, **environment), [check], lambda _name, _took: None)
+        results = run_checks(make_scene(mesh, **environment), [check], lambda *_: None)
         return [result.finding for result in results]
 
     return look

@@ -408,6 +408,26 @@ def test_hooks_of_user_and_project_at_once_are_warned_of(run: Run, user: Path) -
 
 
 @pytest.mark.req("C7")
+def test_a_block_in_agents_md_is_read_back_where_it_was_put_and_missed_nowhere(run: Run, user: Path) -> None:
+    def block() -> tuple[str, str]:
+        (found,) = [one for one in run("doctor", "--json").json["checks"] if one["name"] == "host-agents"]
+        return found["verdict"], found["fix"]
+
+    run("install")
+    assert block()[0] == "not_applicable"
+    run("install", "--scope", "project", "--agents-md")
+    assert block()[0] == "ok"
+    agents = user / "project/AGENTS.md"
+    agents.write_text(agents.read_text().replace("relay", "replay"))
+    assert block() == ("warn", "`claudemesh install --scope project --agents-md`")
+    whole = agents.read_text()
+    run("uninstall", "--scope", "project")
+    agents.write_text(whole)  # as a colleague's clone has it, who told a host of nothing
+    checks = run("doctor", "--json").json["checks"]
+    assert {one["subject"] for one in checks if one["name"] == "host-entry"} == {"user"}, "its server is not missed"
+
+
+@pytest.mark.req("C7")
 def test_a_project_that_names_a_program_that_is_not_on_the_path_is_told(
     run: Run, user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

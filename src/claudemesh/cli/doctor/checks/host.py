@@ -15,6 +15,11 @@ from claudemesh.runtime.extras import can_serve_mcp, how_to_get
 
 _REMEDY: Final = "`claudemesh install` declares it again; what is damaged has to be mended by hand first."
 
+_NOT_TOLD: Final = (
+    "no agent host was told of claudemesh; `claudemesh install` does so",
+    "no project here tells agents of the relay; `claudemesh install --scope project --agents-md` does so",
+)
+
 _ON_PATH: Final = (
     "add the directory of the program to the PATH that the host is started with, or link it into one that is"
 )
@@ -29,14 +34,20 @@ def _check(part: Part, name: str, what: str) -> Check:
                 f"the host's files cannot be looked for: {error}", "set HOME, and run it in a folder that is there"
             )
             return
-        used = {one.scope for one in declared if one.state != "absent"}  # where anything at all was declared
-        for one in declared:
-            if one.part == part and one.scope in used:
-                yield _judge_twice(one, declared) or _judge(one, scene.environment.get("PATH"))
-        if not used:
-            yield absent("no agent host was told of claudemesh; `claudemesh install` does so")
+        meant = [one for one in declared if one.part == part and _is_meant(one, declared)]
+        for one in meant:
+            yield _judge_twice(one, declared) or _judge(one, scene.environment.get("PATH"))
+        if not meant:
+            yield absent(_NOT_TOLD[part == "agents"])
 
     return declare("agent host", name, what, _REMEDY)(look)
+
+
+def _is_meant(one: Declared, declared: Sequence[Declared]) -> bool:
+    """Say whether it should be there: the block in AGENTS.md where it was put, all else where any of it was."""
+    if one.part == "agents":
+        return one.state != "absent"
+    return any(each.scope == one.scope and each.part != "agents" and each.state != "absent" for each in declared)
 
 
 def _has_several(scene: Scene) -> bool:
@@ -45,8 +56,8 @@ def _has_several(scene: Scene) -> bool:
 
 def _judge_twice(one: Declared, declared: Sequence[Declared]) -> Finding | None:
     """Warn of hooks of a project whose user has them as well."""
-    of_user = next(each for each in declared if (each.part, each.scope) == (one.part, "user"))
-    if one.part != "hooks" or one.scope != "project" or {one.state, of_user.state} != {"ok"}:
+    ok_in = {each.scope for each in declared if each.part == "hooks" and each.state == "ok"}
+    if (one.part, one.scope) != ("hooks", "project") or ok_in != {"user", "project"}:
         return None
     return warn(
         f"{one.detail}, and the user's do so as well: each message is told twice",
@@ -72,4 +83,5 @@ CHECKS: Final = (
     ),
     _check("hooks", "host-hooks", "The host runs the hooks that say what waits."),
     _check("skill", "host-skill", "The skill that teaches agents is there, and of this version."),
+    _check("agents", "host-agents", "Where AGENTS.md has our block, it is of this version and as it was written."),
 )
