@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -80,9 +80,14 @@ def _says_something_else(text: str, changed: str, *, python: bool) -> bool:
     if not python:
         return text != changed
     try:
-        return ast.dump(ast.parse(text)) != ast.dump(ast.parse(changed))
+        return _shape(text) != _shape(changed)
     except SyntaxError as error:
         raise BrokenFaultError(f"the new text is not Python: {error}") from error
+
+
+@lru_cache(maxsize=2)  # most faults of a file stand together
+def _shape(text: str) -> str:
+    return ast.dump(ast.parse(text))
 
 
 @cache
