@@ -89,9 +89,9 @@ def stop(session: SparkSession) -> None:
 
 
 # For what is over before a JVM's second compiler has helped, or plans that are changed as they run: the one takes
-# two fifths of the processor's time there, the other a seventh. The first compiler alone is given so little room for
-# its code that Spark's does not fit, and the same things are compiled again and again. Spark's pages follow the size
-# of the heap, so that a join of ten rows takes, and clears, 64 MB. Both together were another three tenths.
+# two fifths of the processor's time there, the other a seventh. The first compiler alone is given so little room
+# for its code that Spark's does not fit, and the same things are compiled again and again. Spark's pages follow the
+# size of the heap, so that a join of ten rows takes, and clears, 64 MB. Both together were another three tenths.
 BRIEF: Final = {
     "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
     " -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m",

@@ -228,7 +228,9 @@ def test_a_daemon_that_never_answers_costs_a_moment_and_takes_nothing_from_the_o
             first.on("GET", WAITING, waiting([message(1)], next=1))
             assert (
                 '"hello 1"'
-                in json.loads(run("hook", "prompt-submit", *PATIENT).out)["hookSpecificOutput"]["additionalContext"]
+                in json.loads(run("hook", "prompt-submit", "--within-ms", "5000").out)["hookSpecificOutput"][
+                    "additionalContext"
+                ]
             )
     finally:
         over.set()
