@@ -70,6 +70,13 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_MESH}::test_a_message_is_sent_read_marked_and_answered",
     ),
     Fault(
+        what="A daemon that hangs holds every answer up for as long as a call may take.",
+        file="mcp/mesh.py",
+        old='asks.get("/v1/health"), by_ms)',
+        new='asks.get("/v1/health"))',
+        test=f"{_UNIT}/test_tools.py::test_a_daemon_that_hangs_keeps_no_answer_that_needs_none",
+    ),
+    Fault(
         what="A member's name ends the tag that a host puts around a hint.",
         file="mcp/hints.py",
         old='confine(str(message.get("from_name") or message.get("from") or "somebody"), NAME_CHARS_MAX)',
