@@ -288,6 +288,9 @@ async def test_resources_are_listed_and_read_with_cursors(tmp_path: Path, era: s
             "bob",
         }
         assert json.loads(await bob.read("claudemesh://conflicts"))["conflicts"] == []
+        shown = [f"inbox/{page['messages'][0]['id']}", "inbox", "peers", "conflicts", "outbox"]
+        assert [json.loads(await bob.read(f"claudemesh://{one}"))["unread"] for one in shown] == [21] * 5
+        assert row["unread"] == 0
         for wrong in (
             "claudemesh://nothing",
             "claudemesh://inbox?limit=1",

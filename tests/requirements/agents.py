@@ -77,6 +77,13 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_UNIT}/test_tools.py::test_a_daemon_that_hangs_keeps_no_answer_that_needs_none",
     ),
     Fault(
+        what="The unread count is left out of what a resource shows.",
+        file="mcp/resources.py",
+        old="await parts.daemon.unread()",
+        new="None",
+        test=f"{_MESH}::test_resources_are_listed_and_read_with_cursors",
+    ),
+    Fault(
         what="A member's name ends the tag that a host puts around a hint.",
         file="mcp/hints.py",
         old='confine(str(message.get("from_name") or message.get("from") or "somebody"), NAME_CHARS_MAX)',
