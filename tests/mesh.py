@@ -65,6 +65,15 @@ class LocalDaemon:
         is_json = "json" in fields.get("content-type", "")
         return Answer(int(first.split()[1]), fields, json.loads(payload) if is_json else payload.decode())
 
+    async def tell(self, path: str, body: object) -> None:
+        """Post, and be gone before there is an answer."""
+        _, writer = await asyncio.open_unix_connection(str(self.state_dir / "sock"))
+        raw = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        writer.write(f"{head}content-length: {len(raw)}\r\n\r\n".encode() + raw)
+        await writer.drain()
+        writer.close()
+
     async def get(self, path: str) -> Any:  # noqa: ANN401  JSON
         return (await self.request("GET", path)).body
 

@@ -157,6 +157,43 @@ async def test_a_row_that_the_broker_has_is_done_and_one_that_it_has_not_is_sent
             assert len(await bob.inbox()) == 2
 
 
+@pytest.mark.req("D10")
+@pytest.mark.parametrize("verb", ["requeue", "drop"])
+async def test_whoever_lost_the_answer_that_a_row_had_arrived_is_given_it_again_and_nobody_else(
+    tmp_path: Path, verb: str
+) -> None:
+    async with local_broker(tmp_path) as broker:
+        here, _ = await broker.enrol("alice", "bob")
+        async with rejoin(here) as alice:
+            await alice.until(lambda health: health["connected"])
+            for key in ("arrived", "plain"):
+                await alice.send("bob", key, client_message_id=key)
+            await settled(alice, "arrived", "plain")
+        in_file(
+            here / "outbox.db",
+            "UPDATE outbox SET status = 'dead', last_error = 'outcome_unknown', attempts = 1, "
+            "broker_message_id = NULL, history_id = NULL WHERE client_message_id = 'arrived'",
+        )
+        async with rejoin(here) as alice:
+            await alice.until(lambda health: health["connected"])
+            arrived, plain = [row["id"] for row in (await alice.get("/v1/outbox"))["rows"]]
+            named = {"new_client_id": "anew", "patch": {"message": "mended"}} if verb == "requeue" else {}
+            await alice.tell(f"/v1/outbox/{verb}", {"id": arrived, **named})  # and nobody hears the answer
+            await alice.until(lambda found: found["row"]["status"] == "done", f"/v1/outbox/{arrived}")
+            again = (await alice.post(f"/v1/outbox/{verb}", {"id": arrived, **named})).body
+            assert (again["status"], again["history_id"], again["replayed"]) == ("done", 1, True)
+            for path, asked in (
+                (verb, {"id": plain, **named}),  # a row that is done without any decision
+                ("requeue", {"id": arrived, "new_client_id": "other", "patch": {"message": "mended"}}),
+                ("requeue", {"id": arrived, "new_client_id": "anew", "patch": {"message": "else"}}),
+                ("requeue", {"id": arrived}),
+                ("drop" if verb == "requeue" else "requeue", {"id": arrived}),
+            ):
+                refused = await alice.post(f"/v1/outbox/{path}", asked)
+                assert (refused.status, refused.body["code"]) == (409, "transition_refused"), asked
+            assert len((await alice.get("/v1/outbox"))["rows"]) == 2, "nothing was sent anew"
+
+
 @pytest.mark.req("Q7")
 async def test_the_outbox_is_read_page_by_page_and_a_cursor_of_elsewhere_is_told_so(tmp_path: Path) -> None:
     state_dir, keys = tmp_path / "demo", KeyPair.generate()

@@ -15,6 +15,7 @@ from tests.integration.mcp_client import ERAS, Agent, inside
 from tests.mesh import LocalDaemon, local_broker, local_mesh, rejoin
 
 WITHIN_S = 30
+WAIT_S = 60  # for what a tool is asked to wait for, and what is sure to come
 
 
 @asynccontextmanager
@@ -31,7 +32,9 @@ async def two(folder: Path, era: str) -> AsyncIterator[tuple[Agent, Agent, Local
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_message_is_sent_read_marked_and_answered(tmp_path: Path, era: str) -> None:
     async with two(tmp_path, era) as (alice, bob, _, __):
-        sent = await alice.use("send", to="bob", message="hello", idempotency_key="m1", wait="delivered")
+        sent = await alice.use(
+            "send", to="bob", message="hello", idempotency_key="m1", wait="delivered", timeout_s=WAIT_S
+        )
         assert (sent["state"], sent["is_reached"], sent["replayed"]) == ("delivered", True, False)
         again = await alice.use("send", to="bob", message="hello", idempotency_key="m1")
         assert (again["replayed"], again["state"]) == (True, "accepted")
@@ -50,7 +53,9 @@ async def test_a_message_is_sent_read_marked_and_answered(tmp_path: Path, era: s
         assert (await bob.fail("ack", ids=["else"], idempotency_key="a1"))["code"] == "idempotency_key_reused"
         assert (await bob.use("inbox"))["messages"] == []
 
-        reply = await bob.use("send", to="alice", message="hi", reply_to=message["id"], wait="delivered")
+        reply = await bob.use(
+            "send", to="alice", message="hi", reply_to=message["id"], wait="delivered", timeout_s=WAIT_S
+        )
         assert reply["is_reached"]
         life = await _until(alice, "m1", "acted")
         assert life["said"].startswith("Acted")
@@ -174,7 +179,7 @@ async def test_work_of_a_queue_is_claimed_once_for_a_key_and_fenced(tmp_path: Pa
     async with two(tmp_path, era) as (alice, bob, _, __):
         assert "is there" in (await alice.use("topics", action="create", name="queue:jobs"))["said"]
         for number in (1, 2):
-            await alice.use("send", to="queue:jobs", message=f"job {number}", wait="accepted")
+            await alice.use("send", to="queue:jobs", message=f"job {number}", wait="accepted", timeout_s=WAIT_S)
         first = await bob.use("claim", source="queue:jobs", idempotency_key="c1")
         again = await bob.use("claim", source="queue:jobs", idempotency_key="c1")
         assert (first["work"]["body"], again["replayed"]) == ("job 1", True)
@@ -224,7 +229,7 @@ async def test_topics_are_made_joined_left_and_listed_in_pages(tmp_path: Path, e
 @pytest.mark.req("C3")
 async def test_a_dead_letter_is_listed_traced_and_sent_anew_once_for_a_key(tmp_path: Path) -> None:
     async with two(tmp_path, ERAS[0]) as (alice, _, daemon, bob_daemon):
-        sent = await alice.use("send", to="#nowhere", message="lost", wait="accepted")
+        sent = await alice.use("send", to="#nowhere", message="lost", wait="accepted", timeout_s=WAIT_S)
         assert (sent["state"], sent["is_reached"]) == ("dead", False)
         status = await alice.use("status")
         [dead] = status["dead_letters"]
@@ -242,7 +247,7 @@ async def test_a_dead_letter_is_listed_traced_and_sent_anew_once_for_a_key(tmp_p
 @pytest.mark.req("C3")
 async def test_a_requeue_that_crashed_before_it_was_kept_makes_no_second_message(tmp_path: Path) -> None:
     async with two(tmp_path, ERAS[0]) as (alice, _, __, ___):
-        await alice.use("send", to="#nowhere", message="lost", wait="accepted")
+        await alice.use("send", to="#nowhere", message="lost", wait="accepted", timeout_s=WAIT_S)
         [dead] = (await alice.use("status"))["dead_letters"]
         anew = await alice.use("requeue", id=dead["id"], to="bob", idempotency_key="r1")
     async with once_more(tmp_path) as alice:
@@ -288,6 +293,9 @@ async def test_resources_are_listed_and_read_with_cursors(tmp_path: Path, era: s
             "bob",
         }
         assert json.loads(await bob.read("claudemesh://conflicts"))["conflicts"] == []
+        shown = [f"inbox/{page['messages'][0]['id']}", "inbox", "peers", "conflicts", "outbox"]
+        assert [json.loads(await bob.read(f"claudemesh://{one}"))["unread"] for one in shown] == [21] * 5
+        assert row["unread"] == 0
         for wrong in (
             "claudemesh://nothing",
             "claudemesh://inbox?limit=1",

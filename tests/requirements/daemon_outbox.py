@@ -5,6 +5,7 @@ from tests.requirements.model import Fault, Requirement
 _ACCEPT = "tests/integration/test_daemon_accept.py"
 _ANSWERS = "tests/acceptance/test_accept_promises.py"
 _DRAIN = "tests/unit/daemon/test_drain.py"
+_LOST = "test_whoever_lost_the_answer_that_a_row_had_arrived_is_given_it_again_and_nobody_else"
 _INBOX = "tests/acceptance/test_inbox_promises.py"
 _LIFE = "tests/acceptance/test_daemon_life.py"
 _OUTBOX = "tests/acceptance/test_outbox_promises.py"
@@ -380,6 +381,20 @@ REQUIREMENTS: tuple[Requirement, ...] = (
                 old="        if presented != successor.fingerprint:\n",
                 new="        if len(presented) != len(successor.fingerprint):\n",
                 test=f"{_ACCEPT}::test_a_requeue_under_the_same_new_id_is_a_replay_only_of_the_same_message",
+            ),
+            Fault(
+                what="Whoever lost the answer that a row had arrived is refused when asking again.",
+                file="daemon/operate.py",
+                old="            decision=mark,\n",
+                new="",
+                test=f"{_OUTBOX}::{_LOST}",
+            ),
+            Fault(
+                what="Anybody who decides on a row that is done is told to have decided it before.",
+                file="daemon/operate.py",
+                old="row.status is OutboxState.DONE and row.decision == mark",
+                new="row.status is OutboxState.DONE",
+                test=f"{_OUTBOX}::{_LOST}",
             ),
             Fault(
                 what="After a prune a requeue that is asked again is refused.",

@@ -67,7 +67,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         what="A row that was sent anew is refused to whoever asks again.",
         file="daemon/operate.py",
-        old="made = None if new_client_id is None else await self._made(row_id, new_client_id, by, patch)",
+        old="made = None if mark is None else await self._made(row_id, new_client_id, by, mark, patch)",
         new="made = None",
         test=f"{_DATA}::test_a_row_is_requeued_once_for_each_key",
     ),

@@ -16,6 +16,14 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_PLAN}::test_half_of_the_hooks_is_stale_and_made_whole",
     ),
     Fault(
+        what="The skill file has an agent wait for a word that no tool ever says.",
+        file="cli/host/texts/SKILL.md",
+        old="Until its outcome is `forwarded`",
+        new="Until the relay reports it as `acked`",
+        test="tests/unit/mcp/test_agents_template.py"
+        "::test_the_skill_file_says_of_a_write_what_the_tool_says_and_no_word_of_the_relays_own",
+    ),
+    Fault(
         what="Uninstalling takes an empty object for one of ours.",
         file="cli/host/plan.py",
         old="known = ours if made.containers is None else [path for path in ours if path in made.containers]",

@@ -84,6 +84,7 @@ class Settlement(model.Settlement, frozen=True, kw_only=True):
 
     broker_message_id: str | None = None
     history_id: int | None = None
+    decision: str | None = None  # of an operator, by which it was found that the broker has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,7 @@ class OutboxRow:
     aborted_at: int | None = None
     aborted_by: str | None = None
     superseded_by: str | None = None
+    decision: str | None = None  # the mark of the one that found it done
 
 
 @dataclass(frozen=True, slots=True)

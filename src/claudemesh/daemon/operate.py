@@ -3,9 +3,14 @@
 A row that was tried may have arrived although nobody heard so. Before it is given up, the broker is asked to close
 its id: either it has the message, and the row is done, or it will never take it any more. Without that answer the
 operator has to say `force`, since a second message could come of it.
+
+An answer may be lost, so a decision can be made again: it is found in the row. One that was given up says by whom
+and for which message. One that is done says nothing of an operator, and most never met any; so a mark of the
+decision that found it done is written with it, and nobody else is answered as if it were theirs.
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +19,7 @@ from claudemesh.daemon.model import Destination, OutboxRow, Retirement, SendAske
 from claudemesh.daemon.ports import OutboxStore
 from claudemesh.daemon.receive import Receiving
 from claudemesh.daemon.service import Accepting
+from claudemesh.kernel.canonical import canonicalize
 from claudemesh.kernel.clock import DAY_MS
 from claudemesh.kernel.errors import (
     BrokerUnreachable,
@@ -70,17 +76,19 @@ class Operating:
 
         With the same new id and another message it is refused: the first one goes out, and this one would not.
         """
-        made = None if new_client_id is None else await self._made(row_id, new_client_id, by, patch)
+        mark = None if new_client_id is None else _mark(by, new_client_id, patch)
+        made = None if mark is None else await self._made(row_id, new_client_id, by, mark, patch)
         if made is not None:
             return made
         row = await self._find(row_id)
         successor = self._successor(row, new_client_id, patch)
-        return await self._close(row, successor, force=force, by=by)
+        return await self._close(row, successor, force=force, by=by, mark=mark)
 
     async def drop(self, row_id: str, *, force: bool = False, by: str = OPERATOR) -> Decision:
         """Give it up. Asked again by the same caller, it answers as the first time."""
-        made = await self._made(row_id, None, by)
-        return made or await self._close(await self._find(row_id), None, force=force, by=by)
+        mark = _mark(by, None, None)
+        made = await self._made(row_id, None, by, mark)
+        return made or await self._close(await self._find(row_id), None, force=force, by=by, mark=mark)
 
     async def prune(self, after_days: int) -> int:
         """Empty all settled rows that are older, and say how many that were."""
@@ -95,14 +103,18 @@ class Operating:
     # --- steps ---------------------------------------------------------------------------------------
 
     async def _made(
-        self, row_id: str, new_client_id: str | None, by: str, patch: Patch | None = None
+        self, row_id: str, new_client_id: str | None, by: str, mark: str, patch: Patch | None = None
     ) -> Decision | None:
-        """Return the decision if the row was given up so before: by this caller, for a message of this id.
+        """Return the decision if it was made so before: by this caller, for a message of this id.
 
         Raise the conflict if that is another message than the one that is asked for now.
         """
         row = await self._outbox.find(row_id)
-        if row is None or row.id != row_id or row.status is not OutboxState.ABORTED or row.aborted_by != by:
+        if row is None or row.id != row_id:
+            return None
+        if row.status is OutboxState.DONE and row.decision == mark:
+            return _had_arrived(row_id, row.broker_message_id, row.history_id, replayed=True)
+        if row.status is not OutboxState.ABORTED or row.aborted_by != by:
             return None
         successor = None if row.superseded_by is None else await self._outbox.find(row.superseded_by)
         if (None if successor is None else successor.client_message_id) != new_client_id:
@@ -171,11 +183,13 @@ class Operating:
             raise submission.refusal
         return submission
 
-    async def _close(self, row: OperatorsRow, successor: Submission | None, *, force: bool, by: str) -> Decision:
+    async def _close(
+        self, row: OperatorsRow, successor: Submission | None, *, force: bool, by: str, mark: str | None
+    ) -> Decision:
         if row.attempts > 0:
             accepted = await self._ask_broker(row, force=force)
             if accepted is not None:
-                return await self._conclude_done(row, accepted)
+                return await self._conclude_done(row, accepted, mark)
         now = self._world.steady_ms()
         await self._outbox.retire(Retirement(row=row, at=now, by=by, successor=successor))
         if successor is None:
@@ -203,19 +217,33 @@ class Operating:
             ) from None
         return answer if answer["accepted"] else None
 
-    async def _conclude_done(self, row: OperatorsRow, accepted: Mapping[str, Any]) -> Decision:
+    async def _conclude_done(self, row: OperatorsRow, accepted: Mapping[str, Any], mark: str | None) -> Decision:
         settlement = Settlement(
             seq=row.seq,
             event=OutboxEvent.ACCEPTED,
             at=self._world.steady_ms(),
             broker_message_id=accepted["broker_message_id"],
             history_id=accepted["history_id"],
+            decision=mark,
         )
         if not (await self._outbox.settle([settlement]))[0]:
             raise StaleClaim("the row moved while the broker was asked: look again")
-        return Decision(
-            id=row.row_id,
-            status="done",
-            broker_message_id=settlement.broker_message_id,
-            history_id=settlement.history_id,
-        )
+        return _had_arrived(row.row_id, settlement.broker_message_id, settlement.history_id)
+
+
+def _had_arrived(
+    row_id: str, broker_message_id: str | None, history_id: int | None, *, replayed: bool = False
+) -> Decision:
+    return Decision(
+        id=row_id,
+        status="done",
+        broker_message_id=broker_message_id,
+        history_id=history_id,
+        replayed=replayed,
+    )
+
+
+def _mark(by: str, new_client_id: str | None, patch: Patch | None) -> str:
+    """Return what a decision is known by: whose it is, and all that was asked for. No id and no patch is a drop."""
+    asked = canonicalize([by, new_client_id, msgspec.to_builtins(patch)])
+    return sha256(asked).hexdigest()

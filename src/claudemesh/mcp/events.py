@@ -1,9 +1,18 @@
 """What the server tells its log, on standard error: standard output is the protocol's alone."""
 
+import traceback
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from claudemesh.runtime.observe import Level
+
+FRAMES_MAX: Final = 6
+
+
+def place_of(error: BaseException) -> tuple[str, ...]:
+    """Return where it happened, without its words, which may be another's."""
+    frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
+    return tuple(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +30,16 @@ class SessionNotShown:
     name: ClassVar[str] = "mcp.session_not_shown"
     level: ClassVar[Level] = "warning"
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFailed:
+    """What shows this process to the others failed as nobody expected, and begins anew. Told of as `CallFailed`."""
+
+    name: ClassVar[str] = "mcp.session_failed"
+    level: ClassVar[Level] = "error"
+    error: str
+    where: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

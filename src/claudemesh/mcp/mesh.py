@@ -15,12 +15,14 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 TIMEOUT_S = 30.0
+UNREAD_S = 1.0  # every answer waits for the count, and a host may give up first and lose the answer
 
 
 class Daemon:
     def __init__(self, find: Callable[[], Place], timeout_s: float = TIMEOUT_S) -> None:
         self._find = find
         self._timeout_s = timeout_s
+        self.unread_within_s = UNREAD_S
         self._caller: AsyncCaller | None = None
         self._place: Place | None = None
 
@@ -62,9 +64,11 @@ class Daemon:
         return await caller.run(make(caller.plans))
 
     async def unread(self) -> int | None:
-        """Return how much nobody marked as read; None while the daemon cannot be asked."""
+        """Return how much nobody marked as read; None while the daemon cannot be asked, or hangs."""
         try:
-            health = await self.get("/v1/health")
+            caller = self.caller()
+            by_ms = caller.plans.clock.monotonic_ms() + int(self.unread_within_s * 1000)
+            health = await caller.run(caller.plans.ask(asks.get("/v1/health"), by_ms))
         except MeshError:
             return None
         count: int = health["unread"]

@@ -18,6 +18,7 @@ from claudemesh.daemon.client.http1 import quote as quote_path
 from claudemesh.kernel.errors import InvalidRequest, NotFound
 from claudemesh.mcp import arguments, messages, places, relayed
 from claudemesh.mcp.parts import Parts, show_meta
+from claudemesh.wire.json import dump_json
 
 SCHEME: Final = "claudemesh"
 MIME_TYPE: Final = "application/json"
@@ -59,13 +60,13 @@ class _Asked:
 
 
 async def read(parts: Parts, uri: str) -> str:
-    """Return the resource as JSON; NotFound if no resource has this address."""
+    """Return the resource as JSON, with the unread count of every answer; NotFound if none has this address."""
     place, asked = _parse(uri)
     reader = _READERS.get((place, len(asked.path)))
     if reader is None:
         raise NotFound(f"no resource is at {uri[:200]!r}: they are {', '.join(one.template for one in RESOURCES)}")
-    found = await reader(parts, asked)
-    return msgspec.json.encode(found).decode()
+    found: Json = msgspec.to_builtins(await reader(parts, asked))
+    return dump_json({**found, "unread": await parts.daemon.unread()}).decode()
 
 
 def _parse(uri: str) -> tuple[str, _Asked]:

@@ -6,7 +6,7 @@ notifications would keep none of its members.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -121,12 +121,11 @@ async def hosting(parts: Parts, observer: Observer, notify: Notify) -> "AsyncIte
         is_heard = hints.hears(name, None if can is None else can.experimental)
         attending.begin(name or "agent")
 
-    try:
+    async with AsyncExitStack() as stack:  # whichever of them fails, the others are closed
+        stack.callback(parts.daemon.close)
+        stack.push_async_callback(parts.keys.aclose)
+        stack.push_async_callback(attending.aclose)
         yield build(parts, observer, met)
-    finally:
-        await attending.aclose()
-        await parts.keys.aclose()
-        parts.daemon.close()
 
 
 # --- tools ---------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ At most twelve, so that an agent can keep them in mind. A refusal is an answer t
 `retry` of every other error of claudemesh, in one sentence, and never a traceback.
 """
 
-import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,14 +15,12 @@ from msgspec.structs import replace
 from claudemesh.kernel.errors import InvalidRequest, MeshError
 from claudemesh.kernel.texts import escape
 from claudemesh.mcp import arguments, messages, places, relayed, results, work
-from claudemesh.mcp.events import CallFailed
+from claudemesh.mcp.events import CallFailed, place_of
 from claudemesh.mcp.parts import Parts
 from claudemesh.runtime.observe import Observer
 from claudemesh.wire import problem
 
 Json = dict[str, Any]
-
-FRAMES_MAX: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +193,7 @@ def foresee(error: Exception, what: str, observer: Observer) -> MeshError:
     """Return the error as one of ours; where one happened that nobody thought of is for the log alone."""
     if isinstance(error, MeshError):
         return error
-    frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
-    where = tuple(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
-    observer.publish(CallFailed(what, type(error).__name__, where))
+    observer.publish(CallFailed(what, type(error).__name__, place_of(error)))
     return MeshError("see the server's log")
 
 

@@ -327,6 +327,7 @@ class Sender(ABC, Generic[D, L, O, S]):
                     await self._write_down([row], [settlement], self._outbox.settle([settlement]))
                     for row, settlement in zip(rows, settlements, strict=True)
                 ]
+                self.queued(lanes)  # a claim that came in between found them out, and forgot their lanes
                 return [one for each in apart for one in each]
             self._warn_of("answer_not_settled", rows, error)
             undone, wait_ms = self._undone(rows[0])

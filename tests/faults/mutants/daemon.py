@@ -15,6 +15,14 @@ _WATCHDOGS = "tests/acceptance/test_watchdogs.py"
 
 MUTANTS: tuple[Fault, ...] = (
     Fault(
+        what="What stands behind rows that were written down one by one waits until something new comes.",
+        file="outbox/sender.py",
+        old="self.queued(lanes)  # a claim that came in between",
+        new="# a claim that came in between",
+        test=f"{_DRAIN}"
+        "::test_an_answer_that_cannot_be_written_down_costs_its_own_row_a_backoff_and_nobody_else_anything",
+    ),
+    Fault(
         what="A mark is taken as told before the broker has answered.",
         file="daemon/stores/sqlite/inbox.sql",
         old="WHERE seq = ?1 AND (read_at IS NULL OR read_told = 1)\nRETURNING",

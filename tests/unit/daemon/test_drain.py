@@ -288,6 +288,7 @@ async def test_an_answer_that_cannot_be_written_down_costs_its_own_row_a_backoff
     house.roll = 0.99
     await house.accept("first", "odd", "last")
     seq = (await house.outbox.bounds()).last - 1
+    await house.accept("apart", to="other")
     put_back: list[int] = []
 
     def fails(settlement: Settlement) -> Exception | None:
@@ -298,9 +299,16 @@ async def test_an_answer_that_cannot_be_written_down_costs_its_own_row_a_backoff
 
     house.outbox.fails = fails
     link = Link()
+    link.may_accept.clear()
     async with house.draining() as drain:
         drain.connected(link)
+        async with asyncio.timeout(WITHIN_S):
+            await link.was_sent.wait()
+        await house.accept("behind", to="other")  # it finds "apart" out, and written down only at the second try
+        drain.queued([Destination(Kind.QUEUE, "other")])
+        link.may_accept.set()
         await house.until("odd", ("pending", UNEXPECTED))
+        await house.until("behind", ("done", None))
         assert [await house.state(key) for key in ("first", "last")] == [("done", None)] * 2
         assert link.sent.count("odd") == 1, "it waits"
         drain.hurry()

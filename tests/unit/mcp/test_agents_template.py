@@ -1,10 +1,12 @@
-"""The template for AGENTS.md names what there is."""
+"""The template for AGENTS.md and the skill file name what there is."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from claudemesh.cli.host.blocks import read_skill
+from claudemesh.edge.model import WORDS
 from claudemesh.edge.settings import LISTEN_DEFAULT
 from claudemesh.kernel.errors import LeaseLost
 from claudemesh.kernel.write_errors import NotQueueable, OutcomeUnknown
@@ -31,3 +33,11 @@ def test_the_template_points_at_the_relay_and_names_nothing_that_is_not_there() 
     named = {*re.findall(r"`([^`]+)`", template)}
     assert named <= KNOWN, named - KNOWN
     assert {f"http://{LISTEN_DEFAULT}", "write", "queued", "status", "hand_over_work", "conflicts"} <= named
+
+
+@pytest.mark.req("C3", "C7")
+def test_the_skill_file_says_of_a_write_what_the_tool_says_and_no_word_of_the_relays_own() -> None:
+    named = {*re.findall(r"`([^`]+)`", read_skill())}
+    told = {*results.WRITES, *results.STATES}
+    assert told - {"aborted", "dead_letter"} <= named
+    assert named.isdisjoint({*WORDS.values()} - told)

@@ -8,19 +8,30 @@ import pytest
 
 from claudemesh.daemon.client.http1 import StreamEvent
 from claudemesh.kernel.errors import CursorExpired, InvalidRequest, NoDaemon
-from claudemesh.mcp.attending import RETURN_PAUSE_MAX_MS, Away, Registered, attend, where_it_runs
+from claudemesh.mcp.attending import LOOK_MS, RETURN_PAUSE_MAX_MS, Away, Registered, attend, where_it_runs
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.sdk import asks
 from claudemesh.sdk.plans import Course, Emit, Exchange, Hear, Heard, Listen, Pause, Plans, Step
+from claudemesh.sdk.sockets import NOTHING
 
 REGISTER = asks.register_session("token", 1, {"display_name": "host"})
 KEY = "k" * 64
 EVENT = StreamEvent("e.5", "message", '{"a": 1}')
 
 
+class Home:
+    is_here = True
+
+
 @pytest.fixture
-def course() -> Course:
-    return Course(attend(Plans(SystemClock(), lambda: 0.5, lambda: "id", 30_000), REGISTER))
+def home() -> Home:
+    return Home()
+
+
+@pytest.fixture
+def course(home: Home) -> Course:
+    plans = Plans(SystemClock(), lambda: 0.5, lambda: "id", 30_000)
+    return Course(attend(plans, REGISTER, lambda: home.is_here))
 
 
 def emitted(course: Course) -> Any:  # noqa: ANN401  what a plan emits
@@ -95,6 +106,41 @@ def test_a_daemon_that_refuses_the_session_is_still_listened_to(course: Course) 
     course.done()
     expect(course, Exchange)
     course.failed(InvalidRequest())
+    assert isinstance(emitted(course), Away)
+    expect(course, Hear)
+
+
+@pytest.mark.req("C3", "P10")
+def test_it_ends_where_the_homes_mesh_is_no_more_although_the_daemon_is_there(course: Course, home: Home) -> None:
+    expect(course, Listen)
+    course.done()
+    register(course)
+    assert expect(course, Hear).within_ms == LOOK_MS  # nothing may ever come
+    course.done(NOTHING)
+    expect(course, Hear)
+    home.is_here = False
+    course.done(NOTHING)
+    with pytest.raises(StopIteration):
+        course.due()
+
+
+def test_it_ends_where_the_homes_mesh_is_no_more_and_the_daemon_neither(course: Course, home: Home) -> None:
+    expect(course, Listen)
+    home.is_here = False
+    course.failed(NoDaemon())
+    assert isinstance(emitted(course), Away)
+    expect(course, Pause)
+    course.done()
+    with pytest.raises(StopIteration):
+        course.due()
+
+
+@pytest.mark.req("C3")
+def test_a_daemon_whose_answer_has_no_key_is_still_listened_to(course: Course) -> None:
+    expect(course, Listen)
+    course.done()
+    expect(course, Exchange)
+    course.done({})
     assert isinstance(emitted(course), Away)
     expect(course, Hear)
 

@@ -1,5 +1,6 @@
 """The table of tools: few, described, and alike in what they promise; and how a call fails."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.unit.mcp.conftest import Use
 
 NAMES = "send inbox ack peers status trace requeue claim complete write conflicts topics"
 READING = "inbox peers status trace"
+WITHIN_S = 20  # less than a call that needs the daemon has
 
 
 @pytest.mark.req("C3")
@@ -118,3 +120,24 @@ async def test_an_error_names_the_key_so_that_it_can_be_asked_again(use: Use) ->
     assert "statehub-edge" in answer.text
     sent = await use("send", to="bob", message="x")
     assert (sent.is_error, f"idempotency_key={sent.data['idempotency_key']}" in sent.text) == (True, True)
+
+
+@pytest.mark.req("C3")
+async def test_a_daemon_that_hangs_keeps_no_answer_that_needs_none(use: Use, parts: Parts) -> None:
+    mesh = parts.home.mesh_dir("demo")
+    mesh.mkdir(parents=True)
+    (mesh / "membership.json").write_text("{}")
+    asked = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(hang, mesh / "sock"), asyncio.timeout(WITHIN_S):
+        answer = await use("conflicts")
+        assert (answer.is_error, answer.data["conflicts"], answer.data["unread"]) == (False, [], None)
+        refused = await use("complete", source="ledger:none", id="x", token=1)
+        assert (refused.is_error, refused.data["unread"]) == (True, None)
+    assert asked.is_set()

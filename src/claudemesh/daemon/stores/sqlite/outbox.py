@@ -81,7 +81,12 @@ class SqliteOutboxStore(OutboxRows[Destination, Settlement, Submission, Standing
         return _standing_row(row)
 
     def settled_row(self, state: OutboxState, following: OutboxState, settlement: Settlement) -> tuple[Any, ...]:
-        return (*common_of(state, following, settlement), settlement.broker_message_id, settlement.history_id)
+        return (
+            *common_of(state, following, settlement),
+            settlement.broker_message_id,
+            settlement.history_id,
+            settlement.decision,
+        )
 
     def refused(self, entry: Submission, refusal: MeshError) -> Submission:
         return msgspec.structs.replace(entry, refusal=refusal)
@@ -183,7 +188,7 @@ def _standing_row(row: Sequence[Any]) -> StandingRow:
 def _seen_row(row: Sequence[Any]) -> OutboxRow:
     (_, row_id, client_message_id, status, to, destination, attempts, enqueued_at, next_attempt_at, *rest) = row
     last_error, delivered_at, broker_message_id, history_id, fingerprint, *audit = rest
-    aborted_at, aborted_by, superseded_by = audit
+    aborted_at, aborted_by, superseded_by, decision = audit
     return OutboxRow(
         id=row_id,
         client_message_id=client_message_id,
@@ -201,4 +206,5 @@ def _seen_row(row: Sequence[Any]) -> OutboxRow:
         aborted_at=aborted_at,
         aborted_by=aborted_by,
         superseded_by=superseded_by,
+        decision=decision,
     )

@@ -25,7 +25,8 @@ UPDATE outbox SET
     last_error = ?7,
     delivered_at = coalesce(?8, delivered_at),
     broker_message_id = coalesce(?9, broker_message_id),
-    history_id = coalesce(?10, history_id)
+    history_id = coalesce(?10, history_id),
+    decision = coalesce(?11, decision)
 WHERE seq = ?1 AND status = ?2;
 
 -- name: find
