@@ -177,6 +177,7 @@ class Relay:
         self.parts = Parts(
             version=version("claudemesh"),
             upstream=self._upstream.origin.authority,
+            listen=lambda: self.listen,
             relaying=self._relaying,
             reading=Reading(self._routes, self._upstream, outbox, reach, world),
             operating=None if outbox is None else Operating(outbox, self._recovery.queued, world),

@@ -82,7 +82,8 @@ class RelayDesk:
             return False
 
     def status(self) -> Json:
-        return {"running": True, "outbox": "there", **self._ask("GET", "/status")}
+        # One of an older version does not tell where it listens.
+        return {"running": True, "outbox": "there", "listen": None, **self._ask("GET", "/status")}
 
     def page(self, state: str | None, after: int, limit: int) -> Json:
         asked = f"after={after}&limit={limit}" + ("" if state is None else f"&state={state}")
@@ -131,6 +132,7 @@ class FileDesk:
             "running": False,
             "outbox": "none",
             "upstream": None,
+            "listen": None,
             "upstream_reachable": None,
             "upstream_state": "unknown",
             **asdict(Figures()),

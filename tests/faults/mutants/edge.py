@@ -277,4 +277,11 @@ MUTANTS: tuple[Fault, ...] = (
         new="body = policy.body_of(one.envelope)",
         test=f"{_IMPORTS}::test_a_body_that_the_door_would_not_let_in_is_not_imported_either",
     ),
+    Fault(
+        what="A relay that was given a free port tells the one that it asked for.",
+        file="edge/app.py",
+        old="            listen=lambda: self.listen,",
+        new="            listen=lambda: settings.listen,",
+        test="tests/integration/test_relay.py::test_a_relay_tells_where_it_listens_also_when_it_was_given_a_free_port",
+    ),
 )
