@@ -12,8 +12,9 @@ from claudemesh.edge import app as edge_app
 from claudemesh.edge import desk
 from claudemesh.edge.desk import FileDesk, find_desk
 from claudemesh.edge.stores.sqlite.outbox import SCHEMA
-from claudemesh.kernel.errors import AlreadyRunning, NotFound
+from claudemesh.kernel.errors import AlreadyRunning, InvalidRequest, NotFound
 from claudemesh.outbox.stores.sqlite.salvage import is_cut
+from claudemesh.runtime import home
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import InstanceLock, lock_holder
 from claudemesh.runtime.world import World, real_world
@@ -123,6 +124,32 @@ async def test_whoever_meets_a_decision_in_the_file_waits_for_its_end_and_for_no
     found = await asyncio.to_thread(find_desk, edge.folder)
     assert (holders[0] is None, holders[-1]) == (False, None)
     assert (await asyncio.to_thread(found.status))["pending"] == 1
+
+
+async def test_of_two_decisions_at_once_the_second_waits_for_the_first(
+    edge: Edge, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envelope = await stopped(edge, upstream)
+    began, go = threading.Event(), threading.Event()
+    flock = home._flock
+
+    def told(descriptor: int, how: int) -> bool:
+        is_ours = flock(descriptor, how)
+        if not is_ours:
+            go.set()  # the second has met the first
+        return is_ours
+
+    monkeypatch.setattr(home, "_flock", told)
+    first = FileDesk(edge.folder, meeting(lambda: (began.set(), go.wait(WITHIN_S))))
+    dead = asyncio.create_task(asyncio.to_thread(first.decide, "cancel", envelope, "ada"))
+    try:
+        assert await asyncio.to_thread(began.wait, WITHIN_S)
+        line = b'{"form": 0}'
+        with pytest.raises(InvalidRequest):  # it had its turn
+            await asyncio.to_thread(FileDesk(edge.folder).import_, [line], "bob")
+    finally:
+        go.set()
+    assert (await dead)["state"] == "cancelled"
 
 
 async def test_a_file_of_an_older_version_is_brought_to_ours_before_it_is_looked_at(tmp_path: Path) -> None:

@@ -307,4 +307,20 @@ MUTANTS: tuple[Fault, ...] = (
         new="        if path:",
         test=f"{_DESK}::test_a_look_finishes_what_a_recovery_began",
     ),
+    Fault(
+        what="Of two decisions at once in the file of a relay one fails.",
+        file="edge/desk.py",
+        old="with InstanceLock(self._folder / LOCK, PATIENCE_S):",
+        new="with InstanceLock(self._folder / LOCK, 0):",
+        test=f"{_DESK}::test_of_two_decisions_at_once_the_second_waits_for_the_first",
+    ),
+    Fault(
+        what="Who held the lock of a relay for a moment is taken for one that hangs.",
+        file="cli/doctor/checks/relay.py",
+        old="        desk = find_desk(folder)\n",
+        new="        from claudemesh.edge import desk as edge_desk\n"
+        "        edge_desk.PATIENCE_S = 0\n        desk = find_desk(folder)\n",
+        test="tests/unit/cli/doctor/test_processes.py"
+        "::test_a_relay_hangs_if_its_lock_stays_held_and_not_if_somebody_held_it_for_a_moment",
+    ),
 )
