@@ -152,6 +152,7 @@ VALUES: dict[str, Any] = {
     "Verdict.items": [],
     "Verdict.name": "check",
     "upstream_state": "online",
+    "listen": "127.0.0.1:18080",
     "version": "0.1.0",
     "waited_for": "delivered",
     "SendWaited.state": "delivered",

@@ -178,6 +178,21 @@ async def test_a_conflict_is_shown_with_both_values_and_decided_once_for_each_ke
 
 
 @pytest.mark.req("C4")
+async def test_a_relay_that_is_stopped_is_shown_to_all_who_ask_at_once(
+    tmp_path: Path, edge: Edge, upstream: FakeUpstream
+) -> None:
+    envelope, _ = await conflicting(edge, upstream)
+    await edge.stop()
+    async with opened(tmp_path) as page:
+        shown = ("overview", "relay/envelopes?state=conflict", f"relay/envelope?id={envelope}")
+        told = await asyncio.gather(*(page.get(f"/v1/dashboard/{path}") for path in shown * 4))
+        for overview, listed, one in zip(told[::3], told[1::3], told[2::3], strict=True):
+            assert (overview["relay"]["state"], overview["relay"]["conflicts"]) == ("stopped", 1)
+            assert (listed["state"], [row["id"] for row in listed["items"]]) == ("stopped", [envelope])
+            assert one["id"] == envelope
+
+
+@pytest.mark.req("C4")
 async def test_a_relay_that_hangs_is_told_so_and_keeps_nobody_waiting(tmp_path: Path) -> None:
     folder = tmp_path / "edge"
     folder.mkdir(mode=0o700)

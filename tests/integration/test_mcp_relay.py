@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.fake_upstream import FakeUpstream
 from tests.integration.hub_process import Hub
 from tests.integration.mcp_client import ERAS, Agent, inside, process
 from tests.integration.relay_process import Relay
@@ -24,9 +25,23 @@ def hub(tmp_path: Path) -> Hub:
 @contextmanager
 def relay_to(hub: Hub, home: Path) -> Iterator[Relay]:
     relay = Relay(home, f"http://{hub.listen}")
-    (home / "edge.toml").write_text(f'listen = "{relay.listen}"\n')
     with relay.serving():
         yield relay
+
+
+@pytest.mark.req("C3")
+async def test_a_write_goes_where_the_relay_listens_and_nobody_where_its_settings_say_hears_of_it(
+    hub: Hub, upstream: FakeUpstream, tmp_path: Path
+) -> None:
+    home, stranger = tmp_path / "home", upstream
+    relay = Relay(home, f"http://{hub.listen}")
+    (home / "edge.toml").write_text(f'listen = "{stranger.address}"\nrequire_token = true\n')
+    with relay.serving():
+        async with process(home, ERAS[0], CLAUDEMESH_EDGE__LISTEN=stranger.address) as agent:
+            told = await agent.use("write", path="/progress/", body={"agent": "tester", "summary": "half way"})
+            assert (told["outcome"], told["is_done"]) == ("queued", False), "the hub is away"
+            assert (await agent.use("status"))["relay"]["pending"] == 1
+    assert stranger.seen == []
 
 
 async def until(agent: Agent, is_so: Any) -> dict[str, Any]:  # noqa: ANN401  a predicate

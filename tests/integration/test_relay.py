@@ -29,6 +29,10 @@ async def test_online_a_write_is_forwarded_and_the_answer_is_the_upstreams(
     assert (await edge.status())["pending"] == 0
 
 
+async def test_a_relay_tells_where_it_listens_also_when_it_was_given_a_free_port(edge: Edge) -> None:
+    assert (await edge.operate("GET", "/status")).json["listen"] == edge.address
+
+
 @pytest.mark.req("R4")
 @pytest.mark.parametrize("status", [200, 204, 400, 401, 403, 404, 409, 412, 418, 422, 429, 500])
 async def test_other_answers_are_returned_as_they_are(edge: Edge, upstream: FakeUpstream, status: int) -> None:

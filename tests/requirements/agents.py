@@ -6,6 +6,8 @@ _UNIT = "tests/unit/mcp"
 _MESH = "tests/integration/test_mcp_mesh.py"
 _SESSION = "tests/integration/test_mcp_session.py"
 
+_BY_SETTINGS = "__import__('claudemesh.edge.settings').edge.settings.load_settings(self._home.root).listen"
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         what="A key that stands for other arguments is answered with what stands there.",
@@ -132,10 +134,18 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         what="Whoever listens at the relay's port is sent writes while the relay is down.",
         file="mcp/relay.py",
-        old='.ask("GET", "/health", timeout_s=TIMEOUT_S).checked()',
-        new="",
+        old='own.ask("GET", "/status", timeout_s=TIMEOUT_S).checked().get("listen")',
+        new=_BY_SETTINGS,
         test=f"{_UNIT}/test_relayed.py"
         "::test_whoever_listens_at_the_port_of_a_relay_that_is_down_is_sent_neither_write_nor_token",
+    ),
+    Fault(
+        what="A write goes where the settings say that the relay listens, though it runs elsewhere.",
+        file="mcp/relay.py",
+        old='f"http://{listen}", token',
+        new=f'f"http://{{{_BY_SETTINGS}}}", token',
+        test="tests/integration/test_mcp_relay.py"
+        "::test_a_write_goes_where_the_relay_listens_and_nobody_where_its_settings_say_hears_of_it",
     ),
     Fault(
         what="The same key in two meshes claims one step for two agents.",

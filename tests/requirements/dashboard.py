@@ -65,6 +65,13 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_DATA}::test_a_conflict_is_shown_with_both_values_and_decided_once_for_each_key",
     ),
     Fault(
+        what="Pages that ask at once have the relay looked at as often.",
+        file="dashboard/relay.py",
+        old="if self._seen is None or now_ms >= self._seen[0]:",
+        new="if self._seen is None or not self._seen[1].done() or now_ms >= self._seen[0]:",
+        test="tests/unit/dashboard/test_relay_view.py::test_all_who_ask_at_once_are_told_what_one_look_found",
+    ),
+    Fault(
         what="A row that was sent anew is refused to whoever asks again.",
         file="daemon/operate.py",
         old="made = None if mark is None else await self._made(row_id, new_client_id, by, mark, patch)",

@@ -4,6 +4,7 @@ from tests.requirements import relayed
 from tests.requirements.model import Fault, Requirement
 
 _ROUTING = "tests/unit/edge/test_routing.py"
+_DESK = "tests/integration/test_relay_desk.py"
 _DRILL = "tests/acceptance/test_statehub_drill.py"
 _FIX = "tests/integration/test_fix_consistency.py"
 _OPERATORS = "tests/integration/test_cli_statehub.py"
@@ -134,9 +135,37 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             Fault(
                 what="The file is opened beside a relay that holds it.",
                 file="edge/desk.py",
-                old="if holder is None:",
-                new="if holder != 0:",
+                old="elif (holder := lock_holder(folder / LOCK)) is None:",
+                new="elif (holder := lock_holder(folder / LOCK)) != 0:",
                 test=f"{_OPERATORS}::test_a_process_that_holds_the_lock_and_is_silent_is_named",
+            ),
+            Fault(
+                what="A look at the file of a stopped relay keeps others from looking.",
+                file="edge/desk.py",
+                old="        if not is_cut(path):",
+                new="        if is_cut(path):",
+                test=f"{_DESK}::test_looks_at_the_file_of_a_stopped_relay_do_not_wait_for_one_another",
+            ),
+            Fault(
+                what="A look at the file of a stopped relay keeps it from starting.",
+                file="edge/desk.py",
+                old="        return asyncio.run(self._looked(work))",
+                new="        return asyncio.run(self._opened(work))",
+                test=f"{_DESK}::test_a_relay_starts_while_its_file_is_looked_at",
+            ),
+            Fault(
+                what="A decision in its file keeps a relay from starting.",
+                file="edge/app.py",
+                old="            return _is_served(sock)",
+                new="            return True",
+                test=f"{_DESK}::test_a_relay_that_starts_waits_for_a_decision_that_is_being_made_in_its_file",
+            ),
+            Fault(
+                what="Whoever meets a decision waits for a relay that will never answer.",
+                file="edge/desk.py",
+                old="    wait_until(is_found, PATIENCE_S)",
+                new="    is_found() or (wait_until(relay.answers, PATIENCE_S) and is_found())",
+                test=f"{_DESK}::test_whoever_meets_a_decision_in_the_file_waits_for_its_end_and_for_no_relay",
             ),
             Fault(
                 what="What is decided without a relay is not written down.",

@@ -7,6 +7,7 @@ A decision carries the caller's key, and the key goes into the relay's own recor
 as the decision. A second try under the key finds it there, however the first one's answer was lost.
 """
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -110,14 +111,17 @@ class RelayView:
         self._folder = folder
         self._clock = clock
         self._aside = Aside("the relay")
-        self._seen: tuple[int, RelayStatus] | None = None  # until when it counts, and what it was
+        self._seen: tuple[int, asyncio.Task[RelayStatus]] | None = None  # until when it counts, and the look
 
     async def status(self) -> RelayStatus:
-        """Return how it is, as of a moment ago; a relay that does not answer is one that cannot be used."""
+        """Return how it is, as of a moment ago; a relay that does not answer is one that cannot be used.
+
+        Who asks while a look is under way waits for that one: two looks could tell two things at once.
+        """
         now_ms = self._clock.monotonic_ms()
         if self._seen is None or now_ms >= self._seen[0]:
-            self._seen = (now_ms + FRESH_MS, await self._look())
-        return self._seen[1]
+            self._seen = (now_ms + FRESH_MS, asyncio.create_task(self._look()))
+        return await asyncio.shield(self._seen[1])  # one who waits and gives up takes it from nobody else
 
     async def _look(self) -> RelayStatus:
         try:

@@ -27,6 +27,7 @@ from claudemesh.asgi.server import run as run_loop
 from claudemesh.asgi.sockets import bind_tcp, bind_unix, parse_listen, port_of
 from claudemesh.asgi.tokens import TokenFile
 from claudemesh.edge.addresses import parse_networks
+from claudemesh.edge.asking import Api, NobodyThere
 from claudemesh.edge.credentials import read_token
 from claudemesh.edge.events import OutboxUnusable, RelayStarted, RelayStopped
 from claudemesh.edge.http import Parts, RelayApp, public_routes
@@ -45,17 +46,27 @@ from claudemesh.edge.stores.sqlite.outbox import SqliteEnvelopeStore
 from claudemesh.edge.upstream import Outgoing, Unanswered, Unreached, Upstream, UpstreamLimits
 from claudemesh.idempotency.policy import POLICY_PATH
 from claudemesh.kernel.clock import DAY_MS
-from claudemesh.kernel.errors import ConfigError, DependencyError, MeshError, StoreCorrupt
+from claudemesh.kernel.errors import (
+    AlreadyRunning,
+    ConfigError,
+    ConnectionLost,
+    DeadlineExceeded,
+    DependencyError,
+    MeshError,
+    StoreCorrupt,
+)
 from claudemesh.kernel.write_errors import BadGateway
 from claudemesh.outbox.emptying import empty_settled
 from claudemesh.outbox.stores.sqlite.salvage import finish_salvage
 from claudemesh.runtime.home import InstanceLock, ensure_private_dir
 from claudemesh.runtime.logs import JsonLog
+from claudemesh.runtime.patience import wait_until
 from claudemesh.runtime.world import World, real_world
 from claudemesh.wire.addresses import is_loopback
 
 EXIT_OK: Final = 0
 STOP_GRACE_S: Final = 5.0
+DECISION_S: Final = 5.0  # of an operator, in the file of a relay that does not run
 SWEEP_EVERY_S: Final = 3_600.0
 PROBE_S: Final = 3.0
 KEY_EXPIRY: Final = "key_expiry_ms"
@@ -108,7 +119,7 @@ async def serve(
     """Serve until `stop` is set. One relay a directory: AlreadyRunning if there is one."""
     here = real_world() if world is None else world
     ensure_private_dir(place.folder)
-    with InstanceLock(place.lock):
+    async with _alone(place):
         log = JsonLog(here.clock, place.folder / "edge.log", stderr=place.log_to_stderr)
         log.attach(here.observer)
         try:
@@ -122,6 +133,46 @@ async def serve(
             return EXIT_OK
         finally:
             log.close()
+
+
+@asynccontextmanager
+async def _alone(place: Place) -> AsyncIterator[None]:
+    """Hold the lock of a relay. Who decides something while none runs has it for a moment: that is waited for."""
+    lock = InstanceLock(place.lock)
+    await asyncio.to_thread(_acquire, lock, place.sock)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _acquire(lock: InstanceLock, sock: Path) -> None:
+    refusal: AlreadyRunning | None = None
+
+    def is_decided() -> bool:
+        nonlocal refusal
+        try:
+            lock.acquire()
+        except AlreadyRunning as error:
+            refusal = error
+            return _is_served(sock)
+        refusal = None
+        return True
+
+    wait_until(is_decided, DECISION_S)
+    if refusal is not None:
+        raise refusal
+
+
+def _is_served(sock: Path) -> bool:
+    """Say whether a relay has the lock, and goes on to."""
+    try:
+        Api.at_socket(sock).ask("GET", "/health", timeout_s=PROBE_S)
+    except (NobodyThere, ConnectionLost):  # none, or one that is stopping
+        return False
+    except DeadlineExceeded:
+        pass
+    return True
 
 
 @asynccontextmanager
@@ -177,6 +228,7 @@ class Relay:
         self.parts = Parts(
             version=version("claudemesh"),
             upstream=self._upstream.origin.authority,
+            listen=lambda: self.listen,
             relaying=self._relaying,
             reading=Reading(self._routes, self._upstream, outbox, reach, world),
             operating=None if outbox is None else Operating(outbox, self._recovery.queued, world),

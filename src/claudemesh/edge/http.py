@@ -76,6 +76,7 @@ class Parts:
 
     version: str
     upstream: str  # its address, without what is secret in it
+    listen: Callable[[], str]  # where callers reach it: a free port is known only once it serves
     relaying: Relaying
     reading: Reading
     operating: Operating | None  # None while the outbox cannot be used
@@ -223,6 +224,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     upstream_reachable: bool
     upstream_state: str
     upstream: str
+    listen: str  # where it takes requests, whatever its settings say
     pending: int
     blocked: int  # of these, how many wait behind a conflict
     oldest_pending_age_s: int
@@ -248,6 +250,7 @@ def public_routes(parts: Parts) -> list[Route]:
                 upstream_reachable=parts.reach.is_online,
                 upstream_state=parts.reach.state.value,
                 upstream=parts.upstream,
+                listen=parts.listen(),
                 pending=figures.pending,
                 blocked=figures.blocked,
                 oldest_pending_age_s=figures.oldest_pending_age_s,

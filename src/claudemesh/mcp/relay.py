@@ -42,17 +42,19 @@ class Relay:
 
     def _write(self, method: str, path: str, body: object, key: str, if_match: str | None) -> "Answered":
         from claudemesh.edge.asking import Api, NobodyThere  # noqa: PLC0415 - as above
-        from claudemesh.edge.settings import load_settings  # noqa: PLC0415 - as above
 
         local_token = self._home.edge_dir / "local_token"  # there if the relay ever asked for one
         token = read_private(local_token).decode().strip() if local_token.exists() else None
         headers = {"idempotency-key": render_key(key), "x-source-agent": AGENT}
         headers |= {} if if_match is None else {"if-match": if_match}
         try:
-            # Any user's process could listen at the port while the relay is down: its socket is its owner's alone.
-            Api.at_socket(self._home.edge_dir / "sock").ask("GET", "/health", timeout_s=TIMEOUT_S).checked()
-            api = Api.at_url(f"http://{load_settings(self._home.root).listen}", token)
-            return api.ask(method, path, body, headers, TIMEOUT_S)
+            # Anybody's process could listen where the settings say: the relay that runs tells where it does, on its
+            # socket, which is its owner's alone.
+            own = Api.at_socket(self._home.edge_dir / "sock")
+            listen = own.ask("GET", "/status", timeout_s=TIMEOUT_S).checked().get("listen")
+            if not listen:  # it is of an older version
+                raise DependencyError("the relay does not tell where it listens, and nothing was sent: restart it")
+            return Api.at_url(f"http://{listen}", token).ask(method, path, body, headers, TIMEOUT_S)
         except NobodyThere as error:
             raise DependencyError(
                 f"no relay runs here, and nothing was sent: start `statehub-edge` ({error})"

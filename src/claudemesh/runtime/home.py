@@ -377,8 +377,9 @@ class InstanceLock:
     file is not removed, since between two starts that would let each lock a file of its own.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, within_s: float = LOCK_PATIENCE_S) -> None:
         self._path = path
+        self._within_s = within_s
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
@@ -386,7 +387,7 @@ class InstanceLock:
         while self._descriptor is None:
             descriptor = _open_lock(self._path)
             # Somebody may hold it just to see who does: that is over at once.
-            if not wait_until(partial(_flock, descriptor), LOCK_PATIENCE_S):
+            if not wait_until(partial(_flock, descriptor, fcntl.LOCK_EX), self._within_s):
                 pid = _read_pid(descriptor)
                 os.close(descriptor)
                 raise AlreadyRunning(f"process {pid or 'unknown'} holds {self._path}", pid=pid)
@@ -418,7 +419,8 @@ def lock_holder(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        return None if _flock(descriptor) else _read_pid(descriptor) or 0
+        # Shared: two who look at once would take each other for the holder.
+        return None if _flock(descriptor, fcntl.LOCK_SH) else _read_pid(descriptor) or 0
     finally:
         os.close(descriptor)  # and with it a lock that was only taken to see
 
@@ -432,9 +434,9 @@ def _open_lock(path: Path) -> int:
         raise
 
 
-def _flock(descriptor: int) -> bool:
+def _flock(descriptor: int, how: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -12,6 +12,7 @@ _IMPORTS = "tests/integration/test_relay_imports.py"
 _JSON = "tests/unit/wire/test_json.py"
 _EXCHANGE = "tests/unit/edge/test_exchange.py"
 _UPSTREAM = "tests/unit/edge/test_upstream.py"
+_DESK = "tests/integration/test_relay_desk.py"
 
 MUTANTS: tuple[Fault, ...] = (
     # --- secrets ---------------------------------------------------------------------------------------
@@ -276,5 +277,50 @@ MUTANTS: tuple[Fault, ...] = (
         old="body = door.parse_body(bytes(one.envelope.body))",
         new="body = policy.body_of(one.envelope)",
         test=f"{_IMPORTS}::test_a_body_that_the_door_would_not_let_in_is_not_imported_either",
+    ),
+    Fault(
+        what="A relay that was given a free port tells the one that it asked for.",
+        file="edge/app.py",
+        old="            listen=lambda: self.listen,",
+        new="            listen=lambda: settings.listen,",
+        test="tests/integration/test_relay.py::test_a_relay_tells_where_it_listens_also_when_it_was_given_a_free_port",
+    ),
+    # --- the file of a relay that does not run ---------------------------------------------------------
+    Fault(
+        what="Two who look for the holder of a lock take each other for it.",
+        file="runtime/home.py",
+        old="_flock(descriptor, fcntl.LOCK_SH)",
+        new="_flock(descriptor, fcntl.LOCK_EX)",
+        test="tests/unit/runtime/test_home.py::test_who_looks_for_a_holder_is_not_taken_for_one",
+    ),
+    Fault(
+        what="A file of an older version is looked at as if it were ours.",
+        file="storage/sqlite/database.py",
+        old="if plan(check_owner(connection, schema), schema.migrations):",
+        new="if check_owner(connection, schema) < 0:",
+        test=f"{_DESK}::test_a_file_of_an_older_version_is_brought_to_ours_before_it_is_looked_at",
+    ),
+    Fault(
+        what="A look reads the damaged file, though another is to take its place.",
+        file="edge/desk.py",
+        old="        if not is_cut(path):",
+        new="        if path:",
+        test=f"{_DESK}::test_a_look_finishes_what_a_recovery_began",
+    ),
+    Fault(
+        what="Of two decisions at once in the file of a relay one fails.",
+        file="edge/desk.py",
+        old="with InstanceLock(self._folder / LOCK, PATIENCE_S):",
+        new="with InstanceLock(self._folder / LOCK, 0):",
+        test=f"{_DESK}::test_of_two_decisions_at_once_the_second_waits_for_the_first",
+    ),
+    Fault(
+        what="Who held the lock of a relay for a moment is taken for one that hangs.",
+        file="cli/doctor/checks/relay.py",
+        old="        desk = find_desk(folder)\n",
+        new="        from claudemesh.edge import desk as edge_desk\n"
+        "        edge_desk.PATIENCE_S = 0\n        desk = find_desk(folder)\n",
+        test="tests/unit/cli/doctor/test_processes.py"
+        "::test_a_relay_hangs_if_its_lock_stays_held_and_not_if_somebody_held_it_for_a_moment",
     ),
 )

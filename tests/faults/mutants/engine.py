@@ -296,4 +296,11 @@ MUTANTS: tuple[Fault, ...] = (
         new="os.O_RDONLY | os.O_NONBLOCK",
         test=f"{_IPC}::test_attack_15_a_token_file_that_is_not_private_refuses_to_start",
     ),
+    Fault(
+        what="A look at a file that lost its content destroys its log.",
+        file="storage/sqlite/inspect.py",
+        old="    refuse_an_orphaned_wal(path)\n",
+        new="",
+        test="tests/unit/cli/doctor/test_stores.py::test_a_look_at_a_file_that_lost_its_content_leaves_its_log",
+    ),
 )

@@ -285,4 +285,11 @@ MUTANTS: tuple[Fault, ...] = (
         new="return found[0]",
         test=f"{_PIPELINE}/test_checks.py::test_a_store_that_no_invariant_is_about_changes_no_verdict",
     ),
+    Fault(
+        what="A page that is closed takes the look at the relay from the others.",
+        file="dashboard/relay.py",
+        old="asyncio.shield(self._seen[1])",
+        new="self._seen[1]",
+        test="tests/unit/dashboard/test_relay_view.py::test_who_gives_up_takes_the_look_from_nobody_else",
+    ),
 )

@@ -6,6 +6,7 @@ WELL: Final[dict[str, Any]] = {
     "upstream": "127.0.0.1:18000",
     "upstream_reachable": True,
     "upstream_state": "online",
+    "listen": "127.0.0.1:18080",
     "pending": 0,
     "blocked": 0,
     "oldest_pending_age_s": 0,

@@ -16,6 +16,7 @@ from claudemesh.mcp.relayed import RELAYS_OWN
 from claudemesh.mcp.tools import TOOLS, Answer, call
 from claudemesh.runtime.observe import Observer
 from claudemesh.wire import problem
+from tests.unit.cli.scripted import respond, scripted_daemon
 from tests.unit.edge.well import WELL
 
 QUEUED = {"queued": True, "outbox_id": "E1", "idempotency_key": "k1", "upstream": "unreachable"}
@@ -133,6 +134,14 @@ async def test_whoever_listens_at_the_port_of_a_relay_that_is_down_is_sent_neith
         assert (told.is_error, "nothing was sent" in told.text) == (True, True)
         with pytest.raises(BlockingIOError):
             squatter.accept()
+
+
+async def test_a_relay_that_does_not_tell_where_it_listens_is_sent_nothing(parts: Parts) -> None:
+    older = {name: value for name, value in WELL.items() if name != "listen"}
+    with scripted_daemon(parts.home.ensure_dir(parts.home.edge_dir) / "sock") as relay:
+        relay.on("GET", "/status", respond(200, older))
+        told = await call(parts, TOOLS["write"], {"path": "/progress/", "body": {"a": 1}}, Observer())
+        assert (told.is_error, "nothing was sent" in told.text) == (True, True)
 
 
 @pytest.mark.parametrize(

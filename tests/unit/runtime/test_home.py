@@ -1,5 +1,6 @@
 """Private files stay private, one process holds a lock, and the surroundings say what they are."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -248,6 +249,14 @@ def test_a_second_process_is_told_who_runs_already(tmp_path: Path) -> None:
     with InstanceLock(path):
         assert lock_holder(path) == os.getpid()
     assert lock_holder(path) is None
+
+
+def test_who_looks_for_a_holder_is_not_taken_for_one(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    path.touch()
+    with path.open("r+") as looker:
+        fcntl.flock(looker, fcntl.LOCK_SH)  # as a look does that has not ended
+        assert lock_holder(path) is None
 
 
 def test_a_number_in_the_file_holds_nothing(tmp_path: Path) -> None:

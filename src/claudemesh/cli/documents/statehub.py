@@ -44,6 +44,7 @@ class OutboxStatus(msgspec.Struct, frozen=True, kw_only=True):
     running: bool
     outbox: Literal["there", "none"]
     upstream: str | None
+    listen: str | None
     upstream_reachable: bool | None
     upstream_state: str
     pending: int

@@ -1,6 +1,6 @@
 """`statehub outbox`: what waits for the hub, and what an operator decides about it.
 
-The relay is asked if it runs; else its file is opened, under the lock.
+The relay is asked if it runs; else its file is looked at, and changed under the lock of a relay.
 """
 
 import os

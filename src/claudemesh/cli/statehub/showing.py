@@ -45,9 +45,10 @@ def _writes(count: int) -> str:
 
 def status_lines(out: Output, judged: Json) -> list[str]:
     running = "a relay runs" if judged["running"] else "no relay runs"
+    place = f" at http://{escape(judged['listen'])}" if judged["listen"] else ""
     upstream = f", upstream {escape(judged['upstream'])}" if judged["upstream"] else ""
     reach = {True: " (reachable)", False: " (not reachable)", None: ""}[judged["upstream_reachable"]]
-    lines = [f"{running}{upstream}{reach}"]
+    lines = [f"{running}{place}{upstream}{reach}"]
     if judged["outbox"] == "none":
         lines.append("there is no outbox in this home: no relay has run here")
     lines.append(

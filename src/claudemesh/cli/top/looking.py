@@ -1,7 +1,7 @@
 """Asking for a look: one question at a time, each with a deadline, and nothing that changes anything.
 
-A daemon that does not answer is asked one question a look. A relay is asked only while it runs: its file is opened
-by whoever starts it next, and a look must not stand in the way of that.
+A daemon that does not answer is asked one question a look. A relay is asked only while it runs: to look through a
+file that is large takes longer than a picture may.
 """
 
 import threading

@@ -1,19 +1,23 @@
 """One SQLite file as its users see it: write, read, close."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, TypeVar
 
 import apsw
 
-from claudemesh.kernel.errors import MeshError
+from claudemesh.kernel.clock import Clock
+from claudemesh.kernel.errors import MeshError, StoreUnavailable
+from claudemesh.storage.migrate import plan
 from claudemesh.storage.sqlite import sync_guard
 from claudemesh.storage.sqlite.connection import configure, configure_memory, connect
 from claudemesh.storage.sqlite.errors import translated
 from claudemesh.storage.sqlite.file import one_at_a_time, provide
-from claudemesh.storage.sqlite.readers import Query, Readers, WriterAsReader
+from claudemesh.storage.sqlite.inspect import looking
+from claudemesh.storage.sqlite.readers import LookAsReader, Query, Readers, WriterAsReader
 from claudemesh.storage.sqlite.replies import LoopReply, ThreadReply
 from claudemesh.storage.sqlite.schema import Schema, check_owner, check_pages, migrate
 from claudemesh.storage.sqlite.transactions import Transactions
@@ -24,6 +28,20 @@ T = TypeVar("T")
 READERS_DEFAULT = 2
 
 
+class NotYetOurs(Exception):
+    """The file is of an older version, or was only just made: who opens it brings it to ours."""
+
+
+class _NoWriter:
+    """Of a file that is only looked at."""
+
+    def submit(self, _: Job) -> None:
+        raise StoreUnavailable("the file is only looked at, and nothing is written")
+
+    def close(self) -> None:
+        """Nothing of its own to close."""
+
+
 class Database:
     """A writer with group commit and readers beside it.
 
@@ -32,7 +50,12 @@ class Database:
     before it began.
     """
 
-    def __init__(self, writer: Writer, readers: Readers | WriterAsReader, connection: apsw.Connection) -> None:
+    def __init__(
+        self,
+        writer: Writer | _NoWriter,
+        readers: Readers | WriterAsReader | LookAsReader,
+        connection: apsw.Connection,
+    ) -> None:
         self._writer = writer
         self._readers = readers
         self._connection = connection
@@ -61,6 +84,20 @@ class Database:
                 raise
         writer.start()
         return cls(writer, reading, connection)
+
+    @classmethod
+    @contextmanager
+    def looked_at(cls, path: Path, schema: Schema, clock: Clock, within_s: float) -> Iterator[Self]:
+        """Look at a file as it is at one moment, and keep nobody from it: who has it open, or opens it, goes on.
+
+        A damaged file is refused as by `open`. NotYetOurs of one that would have to be changed first.
+        """
+        with looking(path, clock, within_s) as connection:
+            with translated():
+                if plan(check_owner(connection, schema), schema.migrations):
+                    raise NotYetOurs
+                check_pages(connection, path)
+            yield cls(_NoWriter(), LookAsReader(connection), connection)
 
     @classmethod
     def in_memory(cls, schema: Schema, *, group_max: int = GROUP_MAX_DEFAULT) -> Self:

@@ -52,7 +52,7 @@ def _lock(descriptor: int) -> bool:
 def provide(path: Path) -> None:
     """Create the file if there is none, for its owner's eyes only; refuse one that lost its content."""
     try:
-        _refuse_an_orphaned_wal(path)
+        refuse_an_orphaned_wal(path)
         # Not by opening it: closing a descriptor would drop every lock that this process holds on the file.
         with suppress(FileExistsError):
             os.mknod(path, stat.S_IFREG | 0o600)
@@ -62,7 +62,8 @@ def provide(path: Path) -> None:
         raise StoreUnavailable(f"{path} cannot be created or restricted: {error.strerror}") from error
 
 
-def _refuse_an_orphaned_wal(path: Path) -> None:
+def refuse_an_orphaned_wal(path: Path) -> None:
+    """Refuse a file that lost its content: SQLite removes its WAL as soon as anybody reads it, also read-only."""
     wal = path.with_name(path.name + "-wal")
     if _size(path) == 0 and _size(wal) > WAL_HEADER_BYTES:
         raise StoreCorrupt(

@@ -16,6 +16,7 @@ from claudemesh.kernel.clock import Clock
 from claudemesh.kernel.errors import ConfigError, DeadlineExceeded, StoreUnavailable
 from claudemesh.storage.sqlite.connection import SQLITE_VERSION_MIN, connect
 from claudemesh.storage.sqlite.errors import translated
+from claudemesh.storage.sqlite.file import refuse_an_orphaned_wal
 
 Look: TypeAlias = apsw.Connection  # read-only, and only for a while
 
@@ -38,6 +39,7 @@ def looking(path: Path, clock: Clock, within_s: float) -> Iterator[Look]:
     """Open a file for questions that are all answered from one moment; DeadlineExceeded after a while."""
     deadline_ms = clock.monotonic_ms() + int(within_s * 1000)
     _check_plain(path)
+    refuse_an_orphaned_wal(path)
     with translated():
         connection = connect(path, read_only=True)
     try:

@@ -17,6 +17,7 @@ import apsw
 from claudemesh.kernel.errors import StoreUnavailable
 from claudemesh.storage.sqlite.connection import configure, connect
 from claudemesh.storage.sqlite.errors import translate
+from claudemesh.storage.sqlite.inspect import Look
 from claudemesh.storage.sqlite.replies import Reply, answer
 from claudemesh.storage.sqlite.writer import Job, Writer
 
@@ -89,6 +90,23 @@ class WriterAsReader:
             return [query(connection) for _ in items]
 
         self._writer.submit(Job(operation, (None,), reply))
+
+    def close(self) -> None:
+        """Nothing of its own to close."""
+
+
+class LookAsReader:
+    """Queries of a file that is only looked at: one after the other, all of them answered from the same commit."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def submit(self, query: Query[Any], reply: Reply) -> None:
+        try:
+            outcome = query(self._look)
+        except BaseException as error:  # noqa: BLE001  as above
+            outcome = translate(error)
+        answer([(reply, outcome)])
 
     def close(self) -> None:
         """Nothing of its own to close."""

@@ -1,10 +1,13 @@
 """What stores that are one file each have in common: how they are opened, and what is asked of them as files."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import apsw
 
+from claudemesh.kernel.clock import Clock
 from claudemesh.storage.bounds import Bounds
 from claudemesh.storage.sqlfile import Queries
 from claudemesh.storage.sqlite.database import Database
@@ -22,6 +25,13 @@ class SqliteStore:
     @classmethod
     def open(cls, path: Path) -> Self:
         return cls(Database.open(path, cls.schema))
+
+    @classmethod
+    @contextmanager
+    def looked_at(cls, path: Path, clock: Clock, within_s: float) -> Iterator[Self]:
+        """Look at it for questions only; see `Database.looked_at`."""
+        with Database.looked_at(path, cls.schema, clock, within_s) as database:
+            yield cls(database)
 
     @classmethod
     def in_memory(cls) -> Self:

@@ -12,8 +12,9 @@ import pytest
 from claudemesh.cli.doctor import scene
 from claudemesh.cli.doctor.checks import processes, relay
 from claudemesh.cli.doctor.model import Verdict
+from claudemesh.edge import desk
 from claudemesh.edge.stores.sqlite.outbox import SCHEMA as EDGE
-from claudemesh.runtime.home import Home, lock_holder, write_private
+from claudemesh.runtime.home import Home, InstanceLock, lock_holder, write_private
 from claudemesh.storage.sqlite.database import Database
 from tests.unit.cli.doctor.conftest import Judge, Look, Mend
 from tests.unit.cli.doctor.test_stores import ROW, change
@@ -147,3 +148,23 @@ def test_a_relay_that_does_not_run_is_judged_by_its_file(verdict: Judge, home: H
     assert verdict(relay.relay) is Verdict.OK
     change(path, ROW, values=(1, "pending"))
     assert verdict(relay.relay) is Verdict.FAIL
+
+
+@pytest.mark.req("C5")
+def test_a_relay_hangs_if_its_lock_stays_held_and_not_if_somebody_held_it_for_a_moment(
+    verdict: Judge, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Database.open(home.ensure_dir(home.edge_dir) / "outbox.db", EDGE).close()
+    lock = InstanceLock(home.edge_dir / "pid")
+    with lock, monkeypatch.context() as impatient:
+        impatient.setattr(desk, "PATIENCE_S", 0)
+        assert verdict(relay.relay) is Verdict.FAIL
+
+    def seen(path: Path) -> int | None:
+        holder = lock_holder(path)
+        lock.release()
+        return holder
+
+    lock.acquire()
+    monkeypatch.setattr(desk, "lock_holder", seen)
+    assert verdict(relay.relay) is Verdict.OK

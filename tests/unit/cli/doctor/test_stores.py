@@ -13,7 +13,7 @@ from claudemesh.daemon.stores.sqlite.outbox import SCHEMA as OUTBOX
 from claudemesh.edge.stores.sqlite.outbox import SCHEMA as EDGE
 from claudemesh.hub.stores.sqlite import SCHEMA as HUB
 from claudemesh.idempotency.stores.sqlite import SCHEMA as KEYS
-from claudemesh.kernel.errors import DeadlineExceeded
+from claudemesh.kernel.errors import DeadlineExceeded, StoreCorrupt
 from claudemesh.ledger import MessageCassette
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import Home
@@ -182,3 +182,14 @@ def test_rows_that_nobody_sends_any_more_are_told(
     assert verdict(delivery.outbox) is Verdict.OK
     change(everything["outbox of demo"], ROW, values=(SystemClock().wall_ms() - age_ms, status))
     assert verdict(delivery.outbox) is expected
+
+
+def test_a_look_at_a_file_that_lost_its_content_leaves_its_log(tmp_path: Path) -> None:
+    (tmp_path / "a.db").touch()
+    (tmp_path / "a.db-wal").write_bytes(b"what was written last, and nowhere else " * 100)
+    with (
+        pytest.raises(StoreCorrupt, match="still holds writes"),
+        looking(tmp_path / "a.db", SystemClock(), 30) as connection,
+    ):
+        count_rows(connection)
+    assert (tmp_path / "a.db-wal").stat().st_size == 4_000

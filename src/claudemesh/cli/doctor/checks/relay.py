@@ -6,8 +6,8 @@ from typing import Any, Final
 from claudemesh.cli.doctor.model import Finding, absent, declare, fail, ok, unknown, warn
 from claudemesh.cli.doctor.scene import Scene
 from claudemesh.edge.concerns import COUNTED, Concern, judge
+from claudemesh.edge.desk import RelayDesk, find_desk
 from claudemesh.kernel.errors import MeshError
-from claudemesh.runtime.home import lock_holder
 from claudemesh.storage.sqlite.inspect import count_rows
 
 
@@ -55,13 +55,14 @@ def _running(status: dict[str, Any]) -> Finding:
 
 
 def _at_rest(scene: Scene) -> Finding:
-    """Judge a relay by its file: one that does not run, or is just starting."""
+    """Judge a relay by its file, unless it was only just starting."""
     folder = scene.home.edge_dir
-    holder = lock_holder(folder / "pid")
-    if holder is not None:
-        return fail(
-            f"process {holder or 'unknown'} holds its lock and does not listen", "restart it: `statehub-edge`"
-        )
+    try:
+        desk = find_desk(folder)
+        if isinstance(desk, RelayDesk):
+            return _running(desk.status())
+    except MeshError as error:
+        return fail(f"it does not answer: {error.detail or error.title}", "restart it: `statehub-edge`")
     if not (folder / "outbox.db").exists():
         return absent("it does not run, and has queued nothing")
     try:

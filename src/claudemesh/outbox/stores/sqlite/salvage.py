@@ -60,6 +60,11 @@ def salvage(path: Path, schema: Schema, stamp: str) -> Salvaged:
     return Salvaged(len(rows), rows[-1][0] - len(rows), aside)
 
 
+def is_cut(path: Path) -> bool:
+    """Say whether a salvage was decided and not finished: what lies there is not what counts."""
+    return path.with_name(path.name + _MARK).exists()
+
+
 def finish_salvage(path: Path) -> None:
     """Put the new file into the damaged one's place, if that was decided; may be called again."""
     mark, fresh = path.with_name(path.name + _MARK), path.with_name(path.name + _FRESH)
