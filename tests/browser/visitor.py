@@ -16,6 +16,12 @@ WATCH = """
 window.heard = [];
 addEventListener("securitypolicyviolation", (one) => heard.push(`${one.violatedDirective} ${one.blockedURI}`));
 """
+POLL_MS = 5_000  # of the page
+NEVER_POLL = """pause => {
+  const later = window.setTimeout;
+  window.polls = 0;
+  window.setTimeout = (call, ms, ...more) => (ms === pause ? ((window.polls += 1), 0) : later(call, ms, ...more));
+}"""
 ITS_OWN = "Failed to load resource"  # what the browser itself says of an answer that is an error
 
 
@@ -43,6 +49,10 @@ class Visitor:
     def _asked(self, url: str) -> None:
         if not url.startswith((f"{self.home}/ui/", f"{self.home}/v1/")):
             self.faults.append(f"asked {url}")
+
+    def never_poll(self) -> None:
+        """Have the page look only when it is told of something; before it is opened."""
+        self.page.add_init_script(f"({NEVER_POLL})({POLL_MS})")
 
     def enter(self, member: Member, place: str = "") -> None:
         self.page.goto(f"{member.url}#{member.code()}")

@@ -122,6 +122,13 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_BROWSER}_pages.py::test_a_message_shows_by_itself_when_it_comes",
     ),
     Fault(
+        what="A character that ends a line for JavaScript alone ends the event stream.",
+        file="dashboard/static/sse.js",
+        old="(.*)$/s.exec(line)",
+        new="(.*)$/.exec(line)",
+        test=f"{_BROWSER}_hostile.py::test_a_hostile_message_that_comes_while_one_looks_leaves_the_page_alive",
+    ),
+    Fault(
         what="A login that was ended in the page goes on at the daemon.",
         file="dashboard/static/main.js",
         old="  await api.logout().catch(() => null);",
