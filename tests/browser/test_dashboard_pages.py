@@ -9,6 +9,8 @@ from tests.browser.scene import Relayed, Scene
 from tests.browser.visitor import TITLES, refuse, visiting
 
 TABS_MAX = 400
+APART_MS = 1_000  # between two looks that events give reason for
+ODD = 471  # messages: so many there never are
 POLL_MS = 5_000  # of the page
 SHORT_WHILES = 10
 
@@ -167,6 +169,58 @@ def test_a_message_shows_by_itself_when_it_comes(browser: Browser, mesh: Scene) 
             clock.run_for(POLL_MS // 2 // SHORT_WHILES)
             visitor.page.wait_for_timeout(200)
         expect(health).to_contain_text(f" {before + 1} unread")
+
+
+@pytest.mark.req("C4")
+def test_what_happens_while_a_page_is_renewed_does_not_keep_it_from_being_renewed(
+    browser: Browser, mesh: Scene
+) -> None:
+    held: list[Route] = []
+    with visiting(browser, mesh.ada) as visitor:
+        clock = visitor.page.clock
+        clock.install()
+        visitor.never_poll()
+        visitor.overhear()
+        with visitor.page.expect_response("**/v1/events"):
+            visitor.enter(mesh.ada)
+        health = visitor.main.locator(".health")
+        expect(health).to_contain_text(" unread ")
+        old = mesh.ada.client.request("GET", "/v1/dashboard/overview")[1]
+        visitor.page.route("**/v1/dashboard/overview", lambda route: held.append(route))  # noqa: PLW0108  Playwright marks it
+        visitor.page.keyboard.press("r")
+        visitor.until(lambda: held)
+        for message in ("meanwhile this", "meanwhile that"):
+            with visitor.told(message):
+                unread = mesh.ada.receive(mesh.bob, message)
+            clock.run_for(APART_MS)
+        held[0].fulfill(json={**old, "unread": ODD})
+        expect(health).to_contain_text(f" {ODD} unread ")
+        visitor.until(lambda: len(held) > 1)  # what happened meanwhile is looked at once more
+        held[1].continue_()
+        expect(health).to_contain_text(f" {unread} unread ")
+
+
+def test_however_much_happens_a_page_is_renewed_once_a_second(browser: Browser, mesh: Scene) -> None:
+    seconds, in_each = 3, 5
+    with visiting(browser, mesh.ada) as visitor:
+        clock = visitor.page.clock
+        clock.install()
+        visitor.never_poll()
+        visitor.overhear()
+        with visitor.page.expect_response("**/v1/events"):
+            visitor.enter(mesh.ada)
+        health = visitor.main.locator(".health")
+        expect(health).to_contain_text(" unread ")
+        visitor.pause()
+        asked: list[str] = []
+        visitor.page.on("request", lambda one: asked.append(one.url) if one.url.endswith("overview") else None)
+        for number in range(seconds * in_each):
+            with visitor.told(f"again, {number}."):
+                unread = mesh.ada.receive(mesh.bob, f"again, {number}.")
+            clock.run_for(APART_MS // in_each)
+        visitor.page.keyboard.press("r")  # as its reader wants it, and not counted
+        expect(health).to_contain_text(f" {unread} unread ")
+        assert 0 < len(asked) - 1 <= seconds + 1  # also of something else that happens
 
 
 # --- nothing there, not yet there, not to be had ---------------------------------------------------------

@@ -122,6 +122,13 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_BROWSER}_pages.py::test_a_message_shows_by_itself_when_it_comes",
     ),
     Fault(
+        what="Where something happens all the time, no page is ever renewed.",
+        file="dashboard/static/view.js",
+        old="    if (this.#asking !== null) {",
+        new="    if (this.#asking === this) {",
+        test=f"{_BROWSER}_pages.py::test_what_happens_while_a_page_is_renewed_does_not_keep_it_from_being_renewed",
+    ),
+    Fault(
         what="A character that ends a line for JavaScript alone ends the event stream.",
         file="dashboard/static/sse.js",
         old="(.*)$/s.exec(line)",

@@ -2,6 +2,8 @@
 
 from tests.requirements import Fault
 
+_LOGIN = "tests/browser/test_dashboard_login.py"
+_PAGES = "tests/browser/test_dashboard_pages.py"
 _STREAM = "tests/browser/test_dashboard_stream.py"
 
 MUTANTS: tuple[Fault, ...] = (
@@ -32,5 +34,26 @@ MUTANTS: tuple[Fault, ...] = (
         old="if (events || !isGreeting) this",
         new="if (events) this",
         test=f"{_STREAM}::test_a_stream_that_was_well_is_tried_again_at_once",
+    ),
+    Fault(
+        what="What happened while a page was renewed is not looked at.",
+        file="dashboard/static/view.js",
+        old="    if (this.#isOld) this.soon();\n",
+        new="",
+        test=f"{_PAGES}::test_what_happens_while_a_page_is_renewed_does_not_keep_it_from_being_renewed",
+    ),
+    Fault(
+        what="A page is renewed as often as something happens.",
+        file="dashboard/static/view.js",
+        old="Math.max(SOON_MS, this.#looked + APART_MS - performance.now())",
+        new="SOON_MS",
+        test=f"{_PAGES}::test_however_much_happens_a_page_is_renewed_once_a_second",
+    ),
+    Fault(
+        what="A tab that was just hidden asks once more.",
+        file="dashboard/static/view.js",
+        old="    clearTimeout(this.#soon);\n",
+        new="",
+        test=f"{_LOGIN}::test_what_happened_just_before_nobody_looked_is_not_looked_at_either",
     ),
 )
