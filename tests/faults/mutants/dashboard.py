@@ -56,4 +56,11 @@ MUTANTS: tuple[Fault, ...] = (
         new="",
         test=f"{_LOGIN}::test_what_happened_just_before_nobody_looked_is_not_looked_at_either",
     ),
+    Fault(
+        what="Who comes back to a hidden tab is logged out.",
+        file="dashboard/static/main.js",
+        old="document.hidden && api.get",
+        new="document.hidden || api.get",
+        test=f"{_LOGIN}::test_a_tab_that_nobody_looks_at_asks_for_nothing_but_to_stay_logged_in",
+    ),
 )
