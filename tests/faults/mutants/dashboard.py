@@ -50,6 +50,13 @@ MUTANTS: tuple[Fault, ...] = (
         test=f"{_PAGES}::test_however_much_happens_a_page_is_renewed_once_a_second",
     ),
     Fault(
+        what="A renewal closes what its reader opened.",
+        file="dashboard/static/renew.js",
+        old='DETAILS: ["open"]',
+        new="DETAILS: []",
+        test=f"{_PAGES}::test_focus_and_what_was_opened_outlive_a_renewal",
+    ),
+    Fault(
         what="A tab that was just hidden asks once more.",
         file="dashboard/static/view.js",
         old="    clearTimeout(this.#soon);\n",
