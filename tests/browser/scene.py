@@ -17,7 +17,7 @@ HOSTILE = (
     "javascript:alert(3)",
     "<svg onload=alert(4)><a href='https://elsewhere.invalid/'>here</a></svg>",
     "{{constructor.constructor('alert(5)')()}} ${alert(6)}",
-    "\u202eevil\u2066\u200b\u0007\U000e0157",
+    "\u202eevil\u2066\u200b\u0007\U000e0157\u2028\u2029",
 )
 ALL_OF_IT = " ".join(HOSTILE)
 MEGABYTE = "<b>long</b> " * 87_382

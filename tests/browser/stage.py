@@ -88,6 +88,13 @@ class Member:
     def send(self, to: str, message: str, **more: Any) -> Any:  # noqa: ANN401  a send's own fields
         return self.client.request("POST", "/v1/send", {"to": to, "message": message, **more})[1]
 
+    def receive(self, sender: "Member", message: str) -> int:
+        """Have a message come, and return how many are unread then."""
+        sent = sender.send(self.name, message)["client_message_id"]
+        sender.until(f"/v1/trace/{sent}", lambda trace: trace["state"] == "delivered")
+        unread: int = self.client.request("GET", "/v1/dashboard/overview")[1]["unread"]
+        return unread
+
     def dead_letter(self) -> str:
         """Have a message given up, and return its id: there is no such topic."""
         sent: str = self.send("#nowhere", "is anybody there?")["client_message_id"]

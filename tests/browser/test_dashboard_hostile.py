@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.browser.conftest import WayOut
 
 HOSTILE_ID = "<img/src=x/onerror=alert(7)>"  # an id may be any visible ASCII
-MARKS = "\u202e\u2066\u200b\u0007\U000e0157"
+MARKS = "\u202e\u2066\u200b\u0007\U000e0157\u2028\u2029"
 
 
 def check_inert(visitor: Visitor) -> None:
@@ -43,6 +43,23 @@ def test_what_others_wrote_is_shown_as_it_is_and_does_nothing(
     assert [one for one in way_out.requests if "elsewhere" in one] == []
 
 
+@pytest.mark.req("C4")
+def test_a_hostile_message_that_comes_while_one_looks_leaves_the_page_alive(browser: Browser, mesh: Scene) -> None:
+    with visiting(browser, mesh.ada) as visitor:
+        visitor.never_poll()
+        streams: list[str] = []
+        visitor.page.on("request", lambda one: streams.append(one.url) if one.url.endswith("/v1/events") else None)
+        with visitor.page.expect_response("**/v1/events"):
+            visitor.enter(mesh.ada)
+        health = visitor.main.locator(".health")
+        expect(health).to_contain_text(" unread ")
+        for message in (*HOSTILE, ALL_OF_IT, "and one that is not"):
+            unread = mesh.ada.receive(mesh.bob, message)
+            expect(health).to_contain_text(f" {unread} unread ")
+        check_inert(visitor)
+        assert len(streams) == 1
+
+
 def test_an_id_that_would_like_to_be_markup_is_one_to_copy(browser: Browser, mesh: Scene) -> None:
     sent = mesh.ada.send("bob", ALL_OF_IT, client_message_id=HOSTILE_ID)
     assert sent["client_message_id"] == HOSTILE_ID
@@ -63,7 +80,7 @@ def test_both_values_of_a_conflict_are_texts(browser: Browser, mesh: Scene, rela
         sides = visitor.main.locator("table.sides")
         for one in HOSTILE[:-1]:
             expect(sides).to_contain_text(one)
-        expect(sides).to_contain_text("\\u202eevil\\u2066\\u200b\\u0007\\ue0157")  # made visible
+        expect(sides).to_contain_text("\\u202eevil\\u2066\\u200b\\u0007\\ue0157\\u2028\\u2029")  # made visible
         check_inert(visitor)
 
 

@@ -6,8 +6,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.scene import Scene
-from tests.browser.visitor import visiting
+from tests.browser.visitor import Visitor, visiting
 
+A_WHILE_MS = 10_000
+STAYING_MS = 300_000  # a third of what a login outlives that is not used
 COMMAND = "claudemesh dashboard"
 LOOK_AWAY = """where => {
   Object.defineProperty(document, "hidden", { value: where === "away", configurable: true });
@@ -106,12 +108,20 @@ def test_after_a_daemon_was_killed_and_started_again_a_fresh_link_is_asked_for(
     browser: Browser, mesh: Scene
 ) -> None:
     with visiting(browser, mesh.bob) as visitor:
+        clock = visitor.page.clock
+        clock.install()
         visitor.enter(mesh.bob, "peers")
         mesh.bob.stop(signal.SIGKILL)
         expect(visitor.page.locator(".banner")).to_contain_text("Disconnected.")
         mesh.bob.start()
         mesh.bob.ready()
-        expect(visitor.page.get_by_role("heading", name="The login has ended")).to_be_visible()
+        ended = visitor.page.get_by_role("heading", name="The login has ended")
+
+        def has_tried_again() -> bool:
+            clock.run_for(A_WHILE_MS)  # the longer it was away, the later the page would try by itself
+            return ended.is_visible()
+
+        visitor.until(has_tried_again)
         expect(visitor.main).to_contain_text(COMMAND)
 
 
@@ -132,15 +142,40 @@ def test_a_broker_that_is_away_is_told_and_what_the_daemon_knows_stays(browser: 
         expect(visitor.row("bob")).to_contain_text("Now")
 
 
-def test_a_tab_that_nobody_looks_at_asks_for_nothing(browser: Browser, mesh: Scene) -> None:
+def look_away(visitor: Visitor) -> list[str]:
+    """Have nobody look at it any more, and return what it asks for from then on."""
+    with visitor.page.expect_event("requestfailed", lambda request: request.url.endswith("/v1/events")):
+        visitor.page.evaluate(LOOK_AWAY, "away")
+    asked: list[str] = []
+    visitor.page.on("request", lambda request: asked.append(request.url.removeprefix(visitor.home)))
+    return asked
+
+
+def test_a_tab_that_nobody_looks_at_asks_for_nothing_but_to_stay_logged_in(browser: Browser, mesh: Scene) -> None:
     with visiting(browser, mesh.ada) as visitor:
         visitor.page.clock.install()
         visitor.enter(mesh.ada)
-        with visitor.page.expect_event("requestfailed", lambda request: request.url.endswith("/v1/events")):
-            visitor.page.evaluate(LOOK_AWAY, "away")
-        asked: list[str] = []
-        visitor.page.on("request", lambda request: asked.append(request.url))
-        visitor.page.clock.run_for(60_000)
-        assert asked == []
+        asked = look_away(visitor)
+        visitor.page.clock.run_for(2 * STAYING_MS)
+        visitor.until(lambda: len(asked) >= 2)
+        assert asked == ["/v1/dashboard/overview"] * 2
         with visitor.page.expect_request("**/v1/events"), visitor.page.expect_request("**/v1/dashboard/overview"):
             visitor.page.evaluate(LOOK_AWAY, "back")
+
+
+def test_what_happened_just_before_nobody_looked_is_not_looked_at_either(browser: Browser, mesh: Scene) -> None:
+    with visiting(browser, mesh.ada) as visitor:
+        visitor.page.clock.install()
+        visitor.never_poll()
+        visitor.overhear()
+        with visitor.page.expect_response("**/v1/events"):
+            visitor.enter(mesh.ada)
+        expect(visitor.main.locator(".health")).to_be_visible()
+        visitor.pause()
+        with visitor.told("just before"):
+            mesh.bob.send("ada", "just before")
+        asked = look_away(visitor)
+        visitor.page.clock.run_for(A_WHILE_MS)
+        with visitor.page.expect_request("**/v1/events"):
+            visitor.page.evaluate(LOOK_AWAY, "back")
+        assert asked.count("/v1/dashboard/overview") == 1  # since somebody looks again

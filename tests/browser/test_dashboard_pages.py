@@ -9,8 +9,8 @@ from tests.browser.scene import Relayed, Scene
 from tests.browser.visitor import TITLES, refuse, visiting
 
 TABS_MAX = 400
-POLL_MS = 5_000  # of the page
-SHORT_WHILES = 10
+APART_MS = 1_000  # between two looks that events give reason for
+ODD = 471  # messages: so many there never are
 
 
 @pytest.mark.req("C4")
@@ -152,21 +152,65 @@ def test_the_pipeline_shows_verdicts_and_plots_of_the_latest_report(browser: Bro
 @pytest.mark.req("C4")
 def test_a_message_shows_by_itself_when_it_comes(browser: Browser, mesh: Scene) -> None:
     with visiting(browser, mesh.ada) as visitor:
+        visitor.never_poll()
+        with visitor.page.expect_response("**/v1/events"):
+            visitor.enter(mesh.ada)
+        health = visitor.main.locator(".health")
+        expect(health).to_contain_text(" unread ")
+        unread = mesh.ada.receive(mesh.bob, "are you there?")
+        expect(health).to_contain_text(f" {unread} unread ")
+
+
+@pytest.mark.req("C4")
+def test_what_happens_while_a_page_is_renewed_does_not_keep_it_from_being_renewed(
+    browser: Browser, mesh: Scene
+) -> None:
+    held: list[Route] = []
+    with visiting(browser, mesh.ada) as visitor:
         clock = visitor.page.clock
         clock.install()
-        visitor.enter(mesh.ada)
+        visitor.never_poll()
+        visitor.overhear()
+        with visitor.page.expect_response("**/v1/events"):
+            visitor.enter(mesh.ada)
         health = visitor.main.locator(".health")
-        before = mesh.ada.client.request("GET", "/v1/dashboard/overview")[1]["unread"]
-        expect(health).to_contain_text(f" {before} unread")
-        clock.pause_at(visitor.page.evaluate("Date.now()") / 1000 + 1)
-        with visitor.page.expect_response("**/v1/dashboard/overview"):
-            clock.run_for(POLL_MS)  # it has just looked, so the next time is far away
-        sent = mesh.bob.send("ada", "are you there?")["client_message_id"]
-        mesh.ada.until("/v1/inbox", lambda page: sent in {one["client_message_id"] for one in page["messages"]})
-        for _ in range(SHORT_WHILES):
-            clock.run_for(POLL_MS // 2 // SHORT_WHILES)
-            visitor.page.wait_for_timeout(200)
-        expect(health).to_contain_text(f" {before + 1} unread")
+        expect(health).to_contain_text(" unread ")
+        old = mesh.ada.client.request("GET", "/v1/dashboard/overview")[1]
+        visitor.page.route("**/v1/dashboard/overview", lambda route: held.append(route))  # noqa: PLW0108  Playwright marks it
+        visitor.page.keyboard.press("r")
+        visitor.until(lambda: held)
+        for message in ("meanwhile this", "meanwhile that"):
+            with visitor.told(message):
+                unread = mesh.ada.receive(mesh.bob, message)
+            clock.run_for(APART_MS)
+        held[0].fulfill(json={**old, "unread": ODD})
+        expect(health).to_contain_text(f" {ODD} unread ")
+        visitor.until(lambda: len(held) > 1)  # what happened meanwhile is looked at once more
+        held[1].continue_()
+        expect(health).to_contain_text(f" {unread} unread ")
+
+
+def test_however_much_happens_a_page_is_renewed_once_a_second(browser: Browser, mesh: Scene) -> None:
+    seconds, in_each = 3, 5
+    with visiting(browser, mesh.ada) as visitor:
+        clock = visitor.page.clock
+        clock.install()
+        visitor.never_poll()
+        visitor.overhear()
+        with visitor.page.expect_response("**/v1/events"):
+            visitor.enter(mesh.ada)
+        health = visitor.main.locator(".health")
+        expect(health).to_contain_text(" unread ")
+        visitor.pause()
+        asked: list[str] = []
+        visitor.page.on("request", lambda one: asked.append(one.url) if one.url.endswith("overview") else None)
+        for number in range(seconds * in_each):
+            with visitor.told(f"again, {number}."):
+                unread = mesh.ada.receive(mesh.bob, f"again, {number}.")
+            clock.run_for(APART_MS // in_each)
+        visitor.page.keyboard.press("r")  # as its reader wants it, and not counted
+        expect(health).to_contain_text(f" {unread} unread ")
+        assert 0 < len(asked) - 1 <= seconds + 1  # also of something else that happens
 
 
 # --- nothing there, not yet there, not to be had ---------------------------------------------------------
@@ -191,13 +235,16 @@ def test_a_page_that_is_slow_says_that_it_is_loading(browser: Browser, mesh: Sce
     with visiting(browser, mesh.ada) as visitor:
         visitor.enter(mesh.ada)
         held: list[Route] = []
-        visitor.page.route("**/v1/dashboard/traffic?**", lambda route: held.append(route))  # noqa: PLW0108  Playwright marks it
-        visitor.page.evaluate("location.hash = '#/traffic'")
+        of_no_other_page = "**/v1/dashboard/outbox?**"
+        visitor.page.route(of_no_other_page, lambda route: held.append(route))  # noqa: PLW0108  Playwright marks it
+        visitor.page.evaluate("location.hash = '#/outbox'")
         expect(visitor.main.get_by_text("Loading…")).to_be_attached()
         assert visitor.main.get_attribute("aria-busy") == "true"
-        held[0].continue_()
-        visitor.page.unroute("**/v1/dashboard/traffic?**")
-        expect(visitor.main.locator("figure").first).to_be_visible()
+        visitor.until(lambda: held)
+        (route,) = held
+        route.continue_()
+        visitor.page.unroute(of_no_other_page)
+        expect(visitor.main.locator("tbody tr").first).to_be_visible()
         assert visitor.main.get_attribute("aria-busy") is None
 
 
@@ -309,16 +356,24 @@ def test_a_page_has_landmarks_headers_and_names(browser: Browser, mesh: Scene) -
 
 
 def test_focus_and_what_was_opened_outlive_a_renewal(browser: Browser, mesh: Scene) -> None:
+    def received(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        told["buckets"][-1]["received"] = ODD  # so that it is seen when it is there: a daemon counts now and then
+        route.fulfill(response=answer, json=told)
+
     with visiting(browser, mesh.ada) as visitor:
-        visitor.enter(mesh.ada, "traffic")
+        visitor.never_poll()
+        with visitor.page.expect_response("**/v1/events"):
+            visitor.enter(mesh.ada, "traffic")
         table = visitor.main.locator("figure details").first
         table.locator("summary").click()
         plot = visitor.main.get_by_role("slider").first
         plot.focus()
         with visitor.page.expect_response("**/v1/dashboard/traffic?**"):
             visitor.page.keyboard.press("r")
-        mesh.bob.send("ada", "once more")
-        with visitor.page.expect_response("**/v1/dashboard/traffic?**"):
-            pass
+        visitor.page.route("**/v1/dashboard/traffic?**", received)
+        mesh.ada.receive(mesh.bob, "once more")
+        expect(table).to_contain_text(str(ODD))
         expect(plot).to_be_focused()
         assert table.evaluate("one => one.open")

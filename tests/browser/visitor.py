@@ -1,7 +1,7 @@
 """Somebody who looks at a dashboard, and hears everything that must not happen there."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,23 @@ WATCH = """
 window.heard = [];
 addEventListener("securitypolicyviolation", (one) => heard.push(`${one.violatedDirective} ${one.blockedURI}`));
 """
+POLL_MS = 5_000  # of the page
+NEVER_POLL = """pause => {
+  const later = window.setTimeout;
+  window.polls = 0;
+  window.setTimeout = (call, ms, ...more) => (ms === pause ? ((window.polls += 1), 0) : later(call, ms, ...more));
+}"""
+# Only streams are decoded piece by piece.
+OVERHEAR = """
+const decode = TextDecoder.prototype.decode;
+TextDecoder.prototype.decode = function (...given) {
+  const text = decode.apply(this, given);
+  console.debug(text);
+  return text;
+};
+"""
+SHORT_MS = 20
+LEAP_S = 15  # longer than it takes to say when to pause, and shorter than a stream may be silent
 ITS_OWN = "Failed to load resource"  # what the browser itself says of an answer that is an error
 
 
@@ -43,6 +60,32 @@ class Visitor:
     def _asked(self, url: str) -> None:
         if not url.startswith((f"{self.home}/ui/", f"{self.home}/v1/")):
             self.faults.append(f"asked {url}")
+
+    def never_poll(self) -> None:
+        """Have the page look only when it is told of something; before it is opened."""
+        self.page.add_init_script(f"({NEVER_POLL})({POLL_MS})")
+
+    def overhear(self) -> None:
+        """Have what the page is told by its stream be heard here too; before it is opened."""
+        self.page.add_init_script(OVERHEAR)
+
+    @contextmanager
+    def told(self, words: str) -> Iterator[None]:
+        """Go on when the page was told of something with these words in it, which it overhears."""
+        with self.page.expect_console_message(lambda said: words in said.text):
+            yield
+
+    def pause(self) -> None:
+        """Have the page's clock, which is installed, go on only when it is told to."""
+        self.page.clock.pause_at(self.page.evaluate("Date.now()") / 1000 + LEAP_S)
+
+    def until(self, is_so: Callable[[], object]) -> None:
+        """Wait for what handlers of the page bring about: they are called only while one waits for the page."""
+        for _ in range(WITHIN_MS // SHORT_MS):
+            if is_so():
+                return
+            self.page.wait_for_timeout(SHORT_MS)
+        raise AssertionError("it never was so")
 
     def enter(self, member: Member, place: str = "") -> None:
         self.page.goto(f"{member.url}#{member.code()}")
@@ -72,6 +115,7 @@ class Visitor:
     def check(self) -> None:
         self.faults += [f"policy: {one}" for one in self.page.evaluate("window.heard")]
         assert self.faults == []
+        assert self.page.evaluate("window.polls !== 0"), f"a page does not look every {POLL_MS} ms any more"
 
 
 TITLES = {

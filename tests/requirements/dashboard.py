@@ -129,6 +129,20 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_BROWSER}_pages.py::test_a_message_shows_by_itself_when_it_comes",
     ),
     Fault(
+        what="Where something happens all the time, no page is ever renewed.",
+        file="dashboard/static/view.js",
+        old="    if (this.#asking !== null) {",
+        new="    if (this.#asking === this) {",
+        test=f"{_BROWSER}_pages.py::test_what_happens_while_a_page_is_renewed_does_not_keep_it_from_being_renewed",
+    ),
+    Fault(
+        what="A character that ends a line for JavaScript alone ends the event stream.",
+        file="dashboard/static/sse.js",
+        old="(.*)$/s.exec(line)",
+        new="(.*)$/.exec(line)",
+        test=f"{_BROWSER}_hostile.py::test_a_hostile_message_that_comes_while_one_looks_leaves_the_page_alive",
+    ),
+    Fault(
         what="A login that was ended in the page goes on at the daemon.",
         file="dashboard/static/main.js",
         old="  await api.logout().catch(() => null);",

@@ -71,7 +71,7 @@ function open(idle) {
   const stream = new Stream((lastId, signal) => api.stream(lastId, signal), {
     event: () => view.soon(),
     anew: () => view.soon(),
-    state: (word) => word === "reconnecting" && view.refresh(), // which tells whether it is only the stream
+    state: (word) => word === "reconnecting" && view.soon(), // which tells whether it is only the stream
   });
   const ticking = setInterval(() => shell.tick(), Shell.tickMs);
   // A hidden tab asks nothing but this: whoever comes back to it is still logged in, until the login's own end.

@@ -16,7 +16,7 @@ export class EventReader {
     let type = "message";
     const data = [];
     for (const line of block.split("\n")) {
-      const [, field, value] = /^([^:]*):? ?(.*)$/.exec(line);
+      const [, field, value] = /^([^:]*):? ?(.*)$/s.exec(line); // whatever else ends a line for JavaScript: here it ends none
       if (field === "id") this.lastId = value;
       if (field === "event") type = value;
       if (field === "data") data.push(value);

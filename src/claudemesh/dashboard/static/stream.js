@@ -57,23 +57,38 @@ export class Stream {
   }
 
   async #follow() {
-    this.#cut = new AbortController();
+    const cut = (this.#cut = new AbortController());
     const reader = new EventReader();
     reader.lastId = this.#lastId;
-    const answer = await this.#open(this.#lastId, this.#cut.signal);
-    const pieces = answer.body.getReader();
-    for (;;) {
-      const { done, value } = await this.#within(pieces.read());
-      if (done) return;
-      this.#heard();
-      for (const event of reader.read(value)) this.#tell.event(event);
-      this.#lastId = reader.lastId;
+    try {
+      const answer = await this.#open(this.#lastId, cut.signal);
+      const pieces = answer.body.getReader();
+      for (let isGreeting = true; ; isGreeting = false) {
+        const { done, value } = await this.#within(pieces.read());
+        if (done) return;
+        this.#heard();
+        const events = this.#take(reader, value);
+        // Every stream begins with a greeting, also one that breaks right after it: what comes then says that it is well.
+        if (events || !isGreeting) this.#backoff.reset();
+      }
+    } finally {
+      cut.abort(); // or what nobody reads would hold one of the few connections that a browser has for the daemon
+    }
+  }
+
+  // Tells what is in a piece, and how many events that were.
+  #take(reader, piece) {
+    try {
+      const events = reader.read(piece);
+      for (const event of events) this.#tell.event(event);
+      return events.length;
+    } finally {
+      this.#lastId = reader.lastId; // also of an event that nobody could take: it would come again, for ever
     }
   }
 
   #heard() {
     this.lastHeard = Date.now();
-    this.#backoff.reset();
     if (this.state !== "live") {
       const isReturn = this.state !== "connecting";
       this.#be("live");

@@ -10,6 +10,7 @@ import { place } from "./router.js";
 const POLL_MS = 5_000; // the event stream does not tell of everything
 const MIN_MS = 1_000;
 const SOON_MS = 150; // several events of one moment are one reason to look
+const APART_MS = 1_000; // and however many there are, nobody reads faster than that
 const SLOW_MS = 200; // before that nobody needs to be told that it is loading
 
 export class View {
@@ -21,6 +22,8 @@ export class View {
   #asking = null; // what is under way is given up when it is not wanted any more
   #data = null;
   #good = null; // when what is shown came
+  #looked = -APART_MS; // when a look ended last
+  #isOld = false; // something happened since the look began that is under way
   #soon = null;
   #poll = null;
   #backoff = new Backoff();
@@ -55,10 +58,11 @@ export class View {
     (main.querySelector("[autofocus]") ?? main.querySelector("h1"))?.focus({ preventScroll: true });
   }
 
-  // Look again at what is shown.
+  // Look again at what is shown, from now on: what is under way is given up.
   async refresh() {
-    clearTimeout(this.#poll);
+    this.rest();
     this.#asking?.abort();
+    this.#isOld = false;
     const asking = (this.#asking = new AbortController());
     const { params } = this.#place;
     let wait = POLL_MS;
@@ -80,25 +84,34 @@ export class View {
       this.#fail(error);
       wait = Math.max(this.#backoff.next(), MIN_MS);
     }
-    if (!document.hidden) this.#poll = setTimeout(() => this.refresh(), wait);
+    this.#asking = null;
+    this.#looked = performance.now();
+    if (document.hidden) return;
+    this.#poll = setTimeout(() => this.refresh(), wait);
+    if (this.#isOld) this.soon();
   }
 
-  // Something happened: look again, once for all that happens now.
+  // Something happened: look again, once for all that happens now. A look that is under way ends first, or none would
+  // ever end where something happens all the time.
   soon() {
     if (document.hidden || this.#soon !== null) return;
-    this.#soon = setTimeout(() => {
-      this.#soon = null;
-      this.refresh();
-    }, SOON_MS);
+    if (this.#asking !== null) {
+      this.#isOld = true;
+      return;
+    }
+    const wait = Math.max(SOON_MS, this.#looked + APART_MS - performance.now());
+    this.#soon = setTimeout(() => this.refresh(), wait);
   }
 
+  // Nobody looks: what was to be asked by itself is not asked.
   rest() {
     clearTimeout(this.#poll);
+    clearTimeout(this.#soon);
+    this.#soon = null;
   }
 
   end() {
     this.rest();
-    clearTimeout(this.#soon);
     this.#asking?.abort();
     removeEventListener("resize", this.#onResize);
   }
