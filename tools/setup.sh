@@ -67,7 +67,8 @@ fi
 
 not_fetched() {
   echo "Set-up stopped, see above. If nothing could be reached: it needs the network, or a mirror of the package index" >&2
-  echo "named in pip's and uv's own settings. What is fetched once is kept in their caches." >&2
+  echo "named in pip's and uv's own settings. What is fetched once is kept in their caches. If a certificate was not" >&2
+  echo "trusted: SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt has uv go by this machine's." >&2
   exit 1
 }
 

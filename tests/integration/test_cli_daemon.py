@@ -27,7 +27,9 @@ class Shell:
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self.environment = {"PATH": os.environ["PATH"], "CLAUDEMESH_HOME": str(home.root)}
+        kept = ("PATH", "PYTHONPATH")  # the latter has a planted fault be found
+        self.environment = {name: os.environ[name] for name in kept if name in os.environ}
+        self.environment["CLAUDEMESH_HOME"] = str(home.root)
 
     @contextmanager
     def start(self, *words: str, **how: Any) -> Iterator[subprocess.Popen[str]]:  # noqa: ANN401 - as Popen has them

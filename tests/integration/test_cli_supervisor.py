@@ -151,7 +151,7 @@ def test_a_second_signal_ends_a_child_that_does_not_hear(tmp_path: Path) -> None
         process.send_signal(signal.SIGINT)
         assert not wait_until(lambda: process.poll() is not None, 0.3)
         process.send_signal(signal.SIGINT)
-        assert line(process) == "a does not stop, and is killed"
+        assert line(process) == "a is killed, as you asked again"
         assert process.wait(WITHIN_S) == 0
     assert is_gone(pids(tmp_path)[0])
 

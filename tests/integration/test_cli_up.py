@@ -122,6 +122,33 @@ def test_what_dies_is_started_again_and_a_second_up_is_refused(
     assert set(children(up.pid)).isdisjoint(before)
 
 
+@pytest.mark.req("C1")
+def test_a_daemon_that_is_restarted_stays_with_it(ada: Shell, up: subprocess.Popen[str]) -> None:
+    before = ada.run("daemon", "status")["pid"]
+    refused = ada.run("daemon", "restart", "--no-tcp", code=2)
+    assert f"process {up.pid}" in refused["detail"]
+    assert ada.run("daemon", "status")["pid"] == before
+    restarted = ada.run("daemon", "restart")["pid"]
+    assert restarted != before
+    assert restarted in children(up.pid)
+
+
+@pytest.mark.req("C1")
+def test_it_leaves_a_daemon_alone_that_runs_already_and_says_how_to_go_on(ada: Shell, listen: str) -> None:
+    with ada.start("up", "--listen", listen, "--json") as process:
+        ada.read(process)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=WITHIN_S)
+    running = ada.run("daemon", "up", "--no-tcp")["pid"]
+    try:
+        refused = ada.run("up", "--listen", listen, code=1)
+        assert (refused["code"], refused["pid"]) == ("already_running", running)
+        assert "`claudemesh daemon down`" in refused["detail"]
+        assert ada.run("daemon", "status")["pid"] == running
+    finally:
+        ada.run("daemon", "down")
+
+
 @pytest.mark.prints("claudemesh up")
 def test_stopped_it_leaves_nothing_and_started_again_it_is_the_same_member(ada: Shell, listen: str) -> None:
     keys = []

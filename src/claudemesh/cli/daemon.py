@@ -116,11 +116,20 @@ def down(session: Session) -> None:
 @click.pass_obj
 def restart(session: Session, /, **said: Any) -> None:  # noqa: ANN401 - as `flags` names them
     """Stop the mesh's daemon and start it again."""
-    build_settings(
-        session, Flags(**said), log_to_stderr=False
-    )  # with what it would refuse, the one that runs goes on
+    asked = Flags(**said)
+    build_settings(session, asked, log_to_stderr=False)  # with what it would refuse, the one that runs goes on
+    supervisor = supervisor_of(session)
+    if supervisor is None:
+        stop_daemon(session)
+        _start(session, asked)
+        return
+    if asked.words:
+        raise click.UsageError(
+            f"`claudemesh up` (process {supervisor}) keeps this daemon running, with the flags that it was given: "
+            "stop that one, and start it with others"
+        )
     stop_daemon(session)
-    _start(session, Flags(**said))
+    _await_answer(session, lambda: False, session.state_dir / "daemon.log")  # of the next one, which `up` starts
 
 
 @daemon.command()
@@ -273,6 +282,12 @@ def _start(session: Session, said: Flags) -> None:
         raise AlreadyRunning(f"the daemon of {session.slug} is process {holder or 'unknown'}", pid=holder)
     output = state_dir / OUTPUT
     child = start_detached(foreground_words(session.slug, said), output)
+    if not _await_answer(session, lambda: child.poll() is not None, output):
+        raise _why(output, child.returncode)
+
+
+def _await_answer(session: Session, is_over: Callable[[], bool], output: Path) -> bool:
+    """Wait until the daemon that is being started answers, and show how it is; False if it ended instead."""
     health: dict[str, Any] = {}
 
     def answers() -> bool:
@@ -280,7 +295,7 @@ def _start(session: Session, said: Flags) -> None:
             with session.client(PROBE_S) as client:
                 health.update(client.health())
         except (NoDaemon, DependencyError):
-            return child.poll() is not None
+            return is_over()
         return True
 
     with session.waiting("starting the daemon"):
@@ -290,10 +305,11 @@ def _start(session: Session, said: Flags) -> None:
             f"the daemon does not answer after {START_S:g} s; it may still be starting: see {output}"
         )
     if not health:
-        raise _why(output, child.returncode)
+        return False
     # It is up without its broker too; but a moment later it is known whether there is one.
     wait_until(lambda: answers() and health.get("link") not in COMING, LINK_S)
     _show(session, health)
+    return True
 
 
 def _why(output: Path, code: int) -> MeshError:
@@ -344,4 +360,6 @@ def _show(session: Session, health: dict[str, Any]) -> None:
         f"{session.out.state('running')}  {escape(session.slug)} as process {pid}, broker {broker}",
         f"waiting to be sent: {escape(health.get('queue_depth'))}, under way: {escape(health.get('inflight'))}",
     ]
+    if health.get("dead"):
+        lines.append(f"dead letters: {escape(health['dead'])}, see `claudemesh daemon outbox list --failed`")
     session.out.document(document, lines)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from claudemesh.cli.command import Group, Session, parse_duration
+from claudemesh.cli.command import DONE, FAILED, Group, Session, parse_duration
 from claudemesh.cli.render import escape, when
-from claudemesh.kernel.errors import Forbidden, MeshError, StateError
+from claudemesh.kernel.errors import ConfigError, Forbidden, MeshError, StateError
 from claudemesh.kernel.outbox import OutboxState
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import lock_holder
@@ -128,19 +128,27 @@ def _say_if_known_as(session: Session, name: str, asked: str | None) -> None:
 
 @mesh.command("list")
 @click.pass_obj
-def list_meshes(session: Session) -> None:
+def list_meshes(session: Session) -> int:
     """List the meshes that you have joined."""
     from claudemesh.daemon import identity  # noqa: PLC0415 - as above
 
-    entries = []
+    entries, damaged = [], []
     for slug in session.home.meshes():
         state_dir = session.home.mesh_dir(slug)
         running = lock_holder(state_dir / "pid") is not None
-        member = _membership(identity.load_membership(state_dir))
+        try:
+            member = _membership(identity.load_membership(state_dir))
+        except ConfigError as error:  # it hides none of the others
+            damaged.append({"slug": slug, "detail": error.detail or error.title})
+            continue
         entries.append({**member, "daemon": "running" if running else "stopped"})
     heads = ("slug", "name", "role", "daemon", "broker")
     rows = [(e["slug"], e["name"], e["role"], e["daemon"], e["broker_url"]) for e in entries]
-    session.out.document({"meshes": entries}, session.out.table(heads, rows))
+    session.out.document({"meshes": entries, "damaged": damaged}, session.out.table(heads, rows))
+    for each in damaged:
+        slug = each["slug"]
+        session.out.say(f"{slug}: {escape(each['detail'])}; see `claudemesh doctor --mesh {slug}`")
+    return FAILED if damaged else DONE
 
 
 @mesh.command("set")

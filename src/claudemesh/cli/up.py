@@ -13,10 +13,10 @@ from claudemesh.cli.daemon import SUPERVISED as SLUG
 from claudemesh.cli.dashboard import ask_for_link
 from claudemesh.cli.mesh import user_name
 from claudemesh.cli.render import escape
-from claudemesh.kernel.errors import BrokerUnreachable, ConfigError, DependencyError, NoDaemon
+from claudemesh.kernel.errors import AlreadyRunning, BrokerUnreachable, ConfigError, DependencyError, NoDaemon
 from claudemesh.runtime.clock import SystemClock
-from claudemesh.runtime.home import InstanceLock
-from claudemesh.runtime.processes import Supervisor
+from claudemesh.runtime.home import Home, InstanceLock
+from claudemesh.runtime.processes import Supervisor, settled_holder
 
 READY_S: Final = 30.0
 DEFAULT_LISTEN: Final = "127.0.0.1:7450"
@@ -49,6 +49,7 @@ def up(session: Session, *, listen: str, tcp: bool | None) -> int:
     clock = SystemClock()
     with InstanceLock(session.home.up_lock), Supervisor(clock, session.out.say) as supervisor:
         _refuse_if_taken(listen)
+        _refuse_beside_a_daemon(session.home)
         supervisor.start("broker", [*PROGRAM, "broker", "serve", "--listen", listen])
         # Both write to this terminal too; and a process is started only while there is one thread.
         with session.waiting("starting the broker", is_shared=True):
@@ -94,6 +95,17 @@ def _refuse_if_taken(listen: str) -> None:
     except OSError:
         return
     raise ConfigError(f"something listens at {listen} already: stop it, or choose another --listen")
+
+
+def _refuse_beside_a_daemon(home: Home) -> None:
+    """Leave a daemon alone that somebody else started: ours would be started again and again, for its lock."""
+    holder = settled_holder(home.mesh_dir(SLUG) / "pid")
+    if holder is not None:
+        raise AlreadyRunning(
+            f"a daemon of mesh {SLUG} runs already, as process {holder or 'unknown'}: "
+            "`claudemesh daemon down` stops it, and then `claudemesh up` runs one",
+            pid=holder,
+        )
 
 
 def _not_ready(supervisor: Supervisor, name: str) -> int:

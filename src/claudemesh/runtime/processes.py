@@ -254,7 +254,8 @@ class Supervisor:
             deadline_ms = self._clock.monotonic_ms() + int(STOP_S * 1000)
             while child.process.poll() is None:
                 if self.is_stopping or self._clock.monotonic_ms() >= deadline_ms:
-                    self._say(f"{child.name} does not stop, and is killed")
+                    why = "as you asked again" if self.is_stopping else "since it does not stop"
+                    self._say(f"{child.name} is killed, {why}")
                     child.process.kill()
                     child.process.wait()
                 else:

@@ -11,6 +11,35 @@ _TLS_UNIT = "tests/unit/asgi/test_tls.py"
 
 MUTANTS: tuple[Fault, ...] = (
     Fault(
+        what="A restart takes the daemon away from the `up` that keeps it running.",
+        file="cli/daemon.py",
+        old="    if supervisor is None:\n        stop_daemon",
+        new="    if supervisor is None or not asked.words:\n        stop_daemon",
+        test="tests/integration/test_cli_up.py::test_a_daemon_that_is_restarted_stays_with_it",
+    ),
+    Fault(
+        what="Beside a daemon that runs already, `up` says that it is up, and starts one again and again.",
+        file="cli/up.py",
+        old="        _refuse_beside_a_daemon(session.home)\n",
+        new="",
+        test="tests/integration/test_cli_up.py::"
+        "test_it_leaves_a_daemon_alone_that_runs_already_and_says_how_to_go_on",
+    ),
+    Fault(
+        what="A daemon whose messages are dead is said to have nothing to do.",
+        file="cli/daemon.py",
+        old='    if health.get("dead"):\n',
+        new="    if False:\n",
+        test="tests/unit/cli/test_operator.py::test_what_will_not_be_sent_any_more_is_said_with_the_rest",
+    ),
+    Fault(
+        what="One membership that is damaged hides all the others.",
+        file="cli/mesh.py",
+        old="        except ConfigError as error:  # it hides",
+        new="        except StateError as error:  # it hides",
+        test="tests/unit/cli/test_mesh.py::test_a_membership_that_is_damaged_hides_none_of_the_others",
+    ),
+    Fault(
         what="An extra replaces a member that the contract fixes.",
         file="wire/problem.py",
         old="return {**error.extras, **problem}",

@@ -82,6 +82,17 @@ def test_a_mesh_is_made_by_a_signed_request_and_its_owner_is_kept(
     assert run("mesh", "list", "--json").json["meshes"][0]["daemon"] == "stopped"
 
 
+@pytest.mark.req("C1")
+def test_a_membership_that_is_damaged_hides_none_of_the_others(run: Run, home: Home) -> None:
+    join_mesh(home, "one")
+    join_mesh(home, "two")
+    (home.mesh_dir("one") / "membership.json").write_text("{")
+    ran = run("mesh", "list", "--json")
+    assert (ran.code, [one["slug"] for one in ran.json["meshes"]]) == (1, ["two"])
+    assert [one["slug"] for one in ran.json["damaged"]] == ["one"]
+    assert "claudemesh doctor --mesh one" in run("mesh", "list").err
+
+
 @pytest.mark.req("I3")
 def test_made_again_it_is_the_same_member(run: Run, broker: ScriptedDaemon) -> None:
     for _ in range(2):

@@ -43,6 +43,14 @@ def test_a_daemon_without_its_broker_says_why(run: Run, daemon: ScriptedDaemon) 
     assert "broker not connected: Connection refused" in ran.out
 
 
+@pytest.mark.req("C1")
+def test_what_will_not_be_sent_any_more_is_said_with_the_rest(run: Run, daemon: ScriptedDaemon) -> None:
+    health = {"connected": True, "link": "connected", "queue_depth": 0, "inflight": 0}
+    daemon.on("GET", "/v1/health", respond(200, {**health, "dead": 2}), respond(200, {**health, "dead": 0}))
+    assert "dead letters: 2, see `claudemesh daemon outbox list --failed`\n" in run("daemon", "status").out
+    assert "dead" not in run("daemon", "status").out
+
+
 def test_a_daemon_whose_link_is_not_ready_is_catching_up(run: Run, daemon: ScriptedDaemon) -> None:
     link = describe_link("connected", is_ready=False)
     health = {"connected": False, "link": link, "queue_depth": 0, "inflight": 0}

@@ -34,8 +34,16 @@ class JoinedMesh(Joined, frozen=True, kw_only=True):
     daemon: Literal["running", "stopped"]
 
 
+class DamagedMesh(msgspec.Struct, frozen=True, kw_only=True):
+    """One whose membership cannot be read."""
+
+    slug: str
+    detail: str
+
+
 class Meshes(msgspec.Struct, frozen=True):
     meshes: list[JoinedMesh]
+    damaged: list[DamagedMesh]
 
 
 class Left(msgspec.Struct, frozen=True):

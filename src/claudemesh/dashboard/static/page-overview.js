@@ -58,7 +58,7 @@ function needs({ connected, link: how, degraded, outbox, relay }, ledger, pipeli
   if (pipeline?.state === "there" && !pipeline.report.ok) add("bad", "A verdict of the pipeline does not hold", "The stores contradict the promise: look at the evidence.", link("pipeline"), "Look at it");
   if (relay.state === "unusable") add("bad", "The relay cannot be used", relay.detail ?? "Its outbox is damaged, or it does not answer.", link("relay"), "Look at it");
   if (relay.conflicts) add("bad", many(relay.conflicts, "conflict"), "The same row was changed here and at the hub; both values are kept.", link("relay", { state: "conflict" }), "Decide");
-  if (outbox.dead) add("bad", many(outbox.dead, "dead letter"), "They will not be sent by themselves any more.", link("dead"), "Requeue or drop");
+  if (outbox.dead) add("bad", many(outbox.dead, "dead letter"), "Nothing sends that by itself any more.", link("dead"), "Requeue or drop");
   if (relay.dead) add("bad", many(relay.dead, "dead write", "dead writes"), "The upstream refused them, or nobody knows what became of them.", link("relay", { state: "dead" }), "Decide");
   if (relay.concerns.includes("refused")) add("bad", "The upstream refuses the relay", "It does not take the relay's credential, and nothing is replayed until it does.", link("relay", { state: "queued" }), "What waits");
   if (ledger?.counts?.expired) add("warn", many(ledger.counts.expired, "lease ran out", "leases ran out"), "Their workers may be gone; the steps wait for a requeue.", link("work", { status: "LEASED" }), "Look at them");
