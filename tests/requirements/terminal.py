@@ -134,6 +134,27 @@ _DOCTORED: tuple[Fault, ...] = (
         test=f"{_DOCTOR}/test_bundle.py::test_a_password_that_nobody_escaped_does_not_leave",
     ),
     Fault(
+        what="Only a text is looked at, and not the name that it stands under: a short password leaves.",
+        file="cli/doctor/redaction.py",
+        old="if not is_declared and _gives_away(str(name), one)",
+        new="if is_declared and _gives_away(str(name), one)",
+        test=f"{_DOCTOR}/test_bundle.py::test_what_a_fields_name_gives_away_does_not_leave_and_what_helps_does",
+    ),
+    Fault(
+        what="A count of tokens is taken for a token.",
+        file="cli/doctor/redaction.py",
+        old='== ["tokens"] and not isinstance(value, int | float)',
+        new='== ["tokens"]',
+        test=f"{_DOCTOR}/test_bundle.py::test_what_a_fields_name_gives_away_does_not_leave_and_what_helps_does",
+    ),
+    Fault(
+        what="The password of an address that lost a slash is shown.",
+        file="cli/settings_files.py",
+        old="    if not mark:\n",
+        new="    if not mark:\n        return None\n    if not mark:\n",
+        test=f"{_DOCTOR}/test_bundle.py::test_what_a_fields_name_gives_away_does_not_leave_and_what_helps_does",
+    ),
+    Fault(
         what="Of a password only all up to the last @ of its URL is known.",
         file="cli/doctor/redaction.py",
         old="for count in range(1, len(parts) + 1))",

@@ -61,8 +61,11 @@ def contents(scene: Scene, report: Report) -> Iterator[tuple[str, bytes]]:
         "daemons": {slug: _daemon(scene, slug) for slug in scene.meshes},
     }
     for name, document in documents.items():
-        yield f"{name}.json", json.dumps(redactor.value(document), indent=1).encode()
-    for name, text in _metrics(scene):
+        yield (
+            f"{name}.json",
+            json.dumps(redactor.value(document, is_declared=name == "settings"), indent=1).encode(),
+        )
+    for name, text in _metrics(scene, redactor):
         yield f"metrics/{name}.txt", "\n".join(map(redactor.text, text.splitlines())).encode()
     logs = [(f"daemon-{slug}", scene.home.mesh_dir(slug) / "daemon.log") for slug in scene.meshes]
     for name, path in [*logs, ("relay", scene.home.edge_dir / "edge.log")]:
@@ -130,7 +133,7 @@ def _daemon(scene: Scene, slug: str) -> dict[str, Any]:
     return {"pid": scene.holder(slug), "health": answer if isinstance(answer, dict) else explain(answer)}
 
 
-def _metrics(scene: Scene) -> Iterator[tuple[str, str]]:
+def _metrics(scene: Scene, redactor: Redactor) -> Iterator[tuple[str, str]]:
     for slug in scene.meshes:
         if scene.health(slug) is not None:
             try:
@@ -139,7 +142,7 @@ def _metrics(scene: Scene) -> Iterator[tuple[str, str]]:
             except (MeshError, OSError):
                 continue
     if isinstance(scene.relay, dict):
-        yield "relay", json.dumps(scene.relay)
+        yield "relay", json.dumps(redactor.value(scene.relay))
 
 
 def tail(path: Path, redactor: Redactor) -> Iterator[str]:
