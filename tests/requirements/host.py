@@ -136,6 +136,13 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_INSTALL}::test_a_project_whose_files_are_the_users_is_neither_written_nor_missed",
     ),
     Fault(
+        what="A receipt that is nested without end prevents an uninstall.",
+        file="cli/host/receipt.py",
+        old="AttributeError, RecursionError):",
+        new="AttributeError):",
+        test=f"{_INSTALL}::test_without_a_receipt_what_is_empty_without_us_goes",
+    ),
+    Fault(
         what="A home that is not UTF-8 stops an install half-way.",
         file="cli/host/commands.py",
         old="    judge_texts(wanted)\n",

@@ -157,7 +157,7 @@ def tail(path: Path, redactor: Redactor) -> Iterator[str]:
     for line in lines:
         try:
             told = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(told, dict) and {"at", "event"} <= told.keys():
             yield json.dumps(redactor.value(told))

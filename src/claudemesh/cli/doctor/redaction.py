@@ -119,7 +119,7 @@ def _seeds(folders: list[Path], pending: Path) -> Iterator[str]:
     for path in [*pairs, *sorted(pending.glob("*.json")), *(folder / "ledger.key" for folder in folders)]:
         try:
             stored = json.loads(_read(path) or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         seed = stored.get("ed25519_seed") if isinstance(stored, dict) else None
         yield str(seed or "")

@@ -105,9 +105,11 @@ def test_what_others_added_meanwhile_stays(run: Run, user: Path) -> None:
     assert sorted(path.name for path in (user / ".claude").rglob("*")) == ["mine", "settings.json", "skills"]
 
 
-def test_without_a_receipt_what_is_empty_without_us_goes(run: Run, user: Path) -> None:
+@pytest.mark.req("C7")
+@pytest.mark.parametrize("nonsense", [b"\xff nonsense", b"[" * 60_000], ids=["bytes", "deep"])
+def test_without_a_receipt_what_is_empty_without_us_goes(run: Run, user: Path, nonsense: bytes) -> None:
     run("install", "--scope", "project")
-    (user.parent / "h" / "host.json").write_bytes(b"\xff nonsense")
+    (user.parent / "h" / "host.json").write_bytes(nonsense)
     assert run("uninstall", "--scope", "project").code == 0
     assert not (user / "project" / ".mcp.json").exists()
     assert not (user / "project" / SKILL).parent.exists()
