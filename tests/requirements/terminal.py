@@ -177,6 +177,20 @@ _DOCTORED: tuple[Fault, ...] = (
         test=f"{_DOCTOR}/test_home.py::test_a_directory_whose_name_only_begins_as_one_of_ours_is_left_alone",
     ),
     Fault(
+        what="A log that cannot be read prevents the bundle.",
+        file="cli/doctor/bundle.py",
+        old="    except OSError:\n        return\n",
+        new="    except FileNotFoundError:\n        return\n",
+        test=f"{_DOCTOR}/test_command.py::test_whatever_is_in_the_place_of_a_file_every_check_is_run",
+    ),
+    Fault(
+        what="What stands in the place of a log stays open.",
+        file="cli/doctor/bundle.py",
+        old="        os.close(descriptor)\n",
+        new="        pass\n",
+        test=f"{_DOCTOR}/test_bundle.py::test_a_pipe_in_the_place_of_a_log_has_no_lines_and_is_let_go_of",
+    ),
+    Fault(
         what="A line of a log that is nested without end prevents the bundle.",
         file="cli/doctor/bundle.py",
         old="        except (ValueError, RecursionError):",

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import platform
+import stat
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -148,12 +149,9 @@ def _metrics(scene: Scene, redactor: Redactor) -> Iterator[tuple[str, str]]:
 def tail(path: Path, redactor: Redactor) -> Iterator[str]:
     """Yield the last lines of a log. What is not a line of ours is left out, whatever it is."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        lines = _last_lines(path)
     except OSError:
         return
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - as above
-        file.seek(max(0, os.fstat(descriptor).st_size - LOG_BYTES_MAX))
-        lines = file.read(LOG_BYTES_MAX).splitlines()[-LOG_LINES_MAX:]
     for line in lines:
         try:
             told = json.loads(line)
@@ -161,3 +159,17 @@ def tail(path: Path, redactor: Redactor) -> Iterator[str]:
             continue
         if isinstance(told, dict) and {"at", "event"} <= told.keys():
             yield json.dumps(redactor.value(told))
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    """Return the end of a plain file; of whatever else stands in its place nothing, for it has none."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return []
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(max(0, status.st_size - LOG_BYTES_MAX))
+            return file.read(LOG_BYTES_MAX).splitlines()[-LOG_LINES_MAX:]
+    finally:
+        os.close(descriptor)

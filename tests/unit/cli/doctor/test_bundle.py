@@ -1,6 +1,8 @@
 """No secret leaves in a bundle: planted wherever one may be, and looked for in every byte."""
 
+import errno
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from claudemesh.cli.doctor import scene
+from claudemesh.cli.doctor.bundle import tail
 from claudemesh.cli.doctor.redaction import HOME, Redactor
 from claudemesh.cli.doctor.scene import Scene
 from claudemesh.daemon.stores.sqlite.inbox import SCHEMA as INBOX
@@ -217,6 +220,17 @@ def test_what_a_fields_name_gives_away_does_not_leave_and_what_helps_does(
     assert canaries.found_in(tmp_path / "unpacked", secrets) == []
     (told,) = (tmp_path / "unpacked").rglob("daemon-demo.jsonl")
     assert json.loads(told.read_text().splitlines()[-1]) == {**line, **PLAIN}
+
+
+@pytest.mark.req("C5")
+def test_a_pipe_in_the_place_of_a_log_has_no_lines_and_is_let_go_of(
+    make_scene: Callable[..., Scene], state_dir: Path
+) -> None:
+    os.mkfifo(state_dir / "daemon.log")
+    assert list(tail(state_dir / "daemon.log", Redactor(make_scene()))) == []
+    with pytest.raises(OSError, match="No such device") as nobody_reads:
+        os.open(state_dir / "daemon.log", os.O_WRONLY | os.O_NONBLOCK)
+    assert nobody_reads.value.errno == errno.ENXIO
 
 
 @pytest.mark.parametrize(
