@@ -129,6 +129,20 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_INSTALL}::test_a_block_in_agents_md_is_read_back_where_it_was_put_and_missed_nowhere",
     ),
     Fault(
+        what="Uninstalling from a project that is the user's home takes what the user has.",
+        file="cli/host/places.py",
+        old="return any(os.path.realpath(path) in theirs for",
+        new="return all(os.path.realpath(path) in theirs for",
+        test=f"{_INSTALL}::test_a_project_whose_files_are_the_users_is_neither_written_nor_missed",
+    ),
+    Fault(
+        what="A receipt that is nested without end prevents an uninstall.",
+        file="cli/host/receipt.py",
+        old="AttributeError, RecursionError):",
+        new="AttributeError):",
+        test=f"{_INSTALL}::test_without_a_receipt_what_is_empty_without_us_goes",
+    ),
+    Fault(
         what="A home that is not UTF-8 stops an install half-way.",
         file="cli/host/commands.py",
         old="    judge_texts(wanted)\n",

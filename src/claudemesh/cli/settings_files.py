@@ -20,6 +20,7 @@ Part = Literal["daemon", "broker", "hub", "relay"]
 
 HIDDEN: Final = "(hidden)"
 
+_MISTYPED: Final = re.compile(r"[A-Za-z][\w+.-]*(?::/|//?)")  # a scheme whose :// has lost a character or two
 _WORD: Final = re.compile(r"\S+")
 _QUERY: Final = re.compile(r"(?i)([?&][\w.-]*(?:pass|secret|token|key)[\w.-]*=)[^&\s]+")
 
@@ -79,9 +80,12 @@ def find_login(url: str) -> tuple[str, str, str] | None:
     """Return what stands before a password, the password, and what follows it from its @ on; None without one.
 
     It ends at the last @, whatever is in between: a password with a / or # that nobody escaped is one all the same,
-    and a path with an @ is better hidden than a password shown.
+    and a path with an @ is better hidden than a password shown. So is `redis:/:password@host`, which is no URL.
     """
     scheme, mark, beyond = url.partition("://")
+    if not mark:
+        mistyped = _MISTYPED.match(url)
+        scheme, beyond = (mistyped[0], url[mistyped.end() :]) if mistyped else ("", url)
     login, at, host = beyond.rpartition("@")
     user, colon, password = login.partition(":")
     return (f"{scheme}{mark}{user}:", password, f"{at}{host}") if colon else None

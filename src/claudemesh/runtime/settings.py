@@ -187,8 +187,10 @@ def _read_plain(path: Path) -> bytes:
 def _parse(path: Path | None, text: str, problems: list[str]) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a TOMLDecodeError, or a number of more digits than are read
         problems.append(f"{path} is not TOML: {error}")
+    except RecursionError:
+        problems.append(f"{path} is nested too deeply to be read")
     return {}
 
 

@@ -47,6 +47,13 @@ MUTANTS: tuple[Fault, ...] = (
         test="tests/unit/wire/test_problem.py::test_an_extra_cannot_replace_what_the_contract_says",
     ),
     Fault(
+        what="A settings file that is nested without end is an error that nobody expected.",
+        file="runtime/settings.py",
+        old="    except RecursionError:\n",
+        new="    except TimeoutError:\n",
+        test="tests/unit/runtime/test_settings.py::test_a_file_that_is_nested_without_end_is_named",
+    ),
+    Fault(
         what="What a newer server says of a retry is not believed.",
         file="wire/problem.py",
         old='retry if isinstance(retry, str) else ""',

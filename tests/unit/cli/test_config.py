@@ -122,6 +122,10 @@ def test_a_password_that_nobody_escaped_is_not_shown_either(run: Run, home: Home
         ("of redis://:Corr#Horse@r, and http://bob:B@d/9@h", f"of redis://:{HIDDEN}@r, and http://bob:{HIDDEN}@h"),
         ("http://127.0.0.1:18000/a is not at a@b", "http://127.0.0.1:18000/a is not at a@b"),
         ("http://bob@h/a:b", "http://bob@h/a:b"),
+        ("redis:/:pw@h", f"redis:/:{HIDDEN}@h"),
+        ("redis//u:pw@h", f"redis//u:{HIDDEN}@h"),
+        ("redis:pw@h", f"redis:{HIDDEN}@h"),
+        ("a:b of bob@h", "a:b of bob@h"),
         ("sqlite:////tmp/x.db", "sqlite:////tmp/x.db"),
     ],
 )

@@ -165,10 +165,16 @@ def test_values_that_do_not_go_together_are_refused(path: Path) -> None:
     assert problems_of(path, "[outbox]\nmax_age_hours_cap = 1") == ["outbox: the default age is above the cap"]
 
 
-@pytest.mark.parametrize("content", [b"name = ", b"\xff", b"[a\n"])
+@pytest.mark.parametrize("content", [b"name = ", b"\xff", b"[a\n", b"a = " + b"1" * 5_000])
 def test_a_file_that_is_not_toml_is_named(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"config\.toml is not TOML"):
+        load(Daemon, path, {})
+
+
+def test_a_file_that_is_nested_without_end_is_named(path: Path) -> None:
+    path.write_bytes(b"a = " + b"[" * 5_000)
+    with pytest.raises(ConfigError, match=r"config\.toml is nested too deeply"):
         load(Daemon, path, {})
 
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import platform
+import stat
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -61,8 +62,11 @@ def contents(scene: Scene, report: Report) -> Iterator[tuple[str, bytes]]:
         "daemons": {slug: _daemon(scene, slug) for slug in scene.meshes},
     }
     for name, document in documents.items():
-        yield f"{name}.json", json.dumps(redactor.value(document), indent=1).encode()
-    for name, text in _metrics(scene):
+        yield (
+            f"{name}.json",
+            json.dumps(redactor.value(document, is_declared=name == "settings"), indent=1).encode(),
+        )
+    for name, text in _metrics(scene, redactor):
         yield f"metrics/{name}.txt", "\n".join(map(redactor.text, text.splitlines())).encode()
     logs = [(f"daemon-{slug}", scene.home.mesh_dir(slug) / "daemon.log") for slug in scene.meshes]
     for name, path in [*logs, ("relay", scene.home.edge_dir / "edge.log")]:
@@ -130,7 +134,7 @@ def _daemon(scene: Scene, slug: str) -> dict[str, Any]:
     return {"pid": scene.holder(slug), "health": answer if isinstance(answer, dict) else explain(answer)}
 
 
-def _metrics(scene: Scene) -> Iterator[tuple[str, str]]:
+def _metrics(scene: Scene, redactor: Redactor) -> Iterator[tuple[str, str]]:
     for slug in scene.meshes:
         if scene.health(slug) is not None:
             try:
@@ -139,22 +143,33 @@ def _metrics(scene: Scene) -> Iterator[tuple[str, str]]:
             except (MeshError, OSError):
                 continue
     if isinstance(scene.relay, dict):
-        yield "relay", json.dumps(scene.relay)
+        yield "relay", json.dumps(redactor.value(scene.relay))
 
 
 def tail(path: Path, redactor: Redactor) -> Iterator[str]:
     """Yield the last lines of a log. What is not a line of ours is left out, whatever it is."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        lines = _last_lines(path)
     except OSError:
         return
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - as above
-        file.seek(max(0, os.fstat(descriptor).st_size - LOG_BYTES_MAX))
-        lines = file.read(LOG_BYTES_MAX).splitlines()[-LOG_LINES_MAX:]
     for line in lines:
         try:
             told = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(told, dict) and {"at", "event"} <= told.keys():
             yield json.dumps(redactor.value(told))
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    """Return the end of a plain file; of whatever else stands in its place nothing, for it has none."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return []
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(max(0, status.st_size - LOG_BYTES_MAX))
+            return file.read(LOG_BYTES_MAX).splitlines()[-LOG_LINES_MAX:]
+    finally:
+        os.close(descriptor)

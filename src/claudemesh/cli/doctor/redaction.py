@@ -2,7 +2,8 @@
 
 Four rules, for every text: a secret of this home that is known word for word goes; a path is shown below the home
 only; a long run of letters and digits becomes a mark, the same mark for the same run, so that two places can still
-be compared; and a text that looks like a credential goes as a whole.
+be compared; and a text that looks like a credential goes as a whole. And one for every field, of what others wrote:
+whatever stands under the name of a secret, or of what a message holds, goes whole, be it a number or an object.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from claudemesh.cli.doctor.scene import Scene
 from claudemesh.cli.settings_files import find_login, hide_passwords
 from claudemesh.edge.credentials import TOKEN
 from claudemesh.kernel.errors import MeshError
+from claudemesh.kernel.secret_names import names_secret, split_words
 from claudemesh.kernel.secrets import find_secret_text
 from claudemesh.runtime.home import read_private
 
@@ -29,6 +31,7 @@ DEPTH_MAX: Final = 20
 # A path, also after a colon; but not the host of an address, and not what is below the home.
 _PATH: Final = re.compile(r"(?<![\w$/.~-])~?/(?!v\d+/|/[^/]|/+\$)[^\s\"'`,;:()\[\]{}<>|]+")
 _RUN: Final = re.compile(r"(?<![\w$])[A-Za-z0-9_+=-]{24,}")
+_HELD: Final = frozenset({"body", "meta", "cookie"})  # names of what a message or a request holds
 _TOKENS: Final = ("local_token", "ledger.key")
 
 
@@ -48,17 +51,35 @@ class Redactor:
             return SECRET
         return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}…"
 
-    def value(self, value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - JSON is anything
-        """Return JSON as it may leave: every text in it, names of fields too."""
+    def value(self, value: Any, depth: int = 0, *, is_declared: bool = False) -> Any:  # noqa: ANN401 - JSON is anything
+        """Return JSON as it may leave: every text in it, names of fields too.
+
+        Of settings it is declared which are secrets, and those are hidden already: their names give nothing away.
+        """
         if depth > DEPTH_MAX:
             return "(deeper)"
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {self.text(str(name)): self.value(one, depth + 1) for name, one in value.items()}
+            return {
+                self.text(str(name)): SECRET
+                if not is_declared and _gives_away(str(name), one)
+                else self.value(one, depth + 1, is_declared=is_declared)
+                for name, one in value.items()
+            }
         if isinstance(value, list | tuple):
-            return [self.value(one, depth + 1) for one in value]
+            return [self.value(one, depth + 1, is_declared=is_declared) for one in value]
         return value if value is None or isinstance(value, bool | int | float) else self.text(str(value))
+
+
+def _gives_away(name: str, value: object) -> bool:
+    """Say whether a field's name tells that its value may not leave; that there is none, or one, is no secret."""
+    if value is None or isinstance(value, bool):
+        return False
+    if name.casefold() in _HELD or names_secret(name):
+        return True
+    # A number of tokens is how many there are, and a list of them is they themselves.
+    return split_words(name)[-1:] == ["tokens"] and not isinstance(value, int | float)
 
 
 def _mark(run: re.Match[str]) -> str:
@@ -98,7 +119,7 @@ def _seeds(folders: list[Path], pending: Path) -> Iterator[str]:
     for path in [*pairs, *sorted(pending.glob("*.json")), *(folder / "ledger.key" for folder in folders)]:
         try:
             stored = json.loads(_read(path) or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         seed = stored.get("ed25519_seed") if isinstance(stored, dict) else None
         yield str(seed or "")

@@ -9,7 +9,16 @@ import click
 
 from claudemesh.cli.command import Command, Session
 from claudemesh.cli.host.declared import Wanted
-from claudemesh.cli.host.places import SCOPES, Place, Scope, derive_wanted, judge_texts, project_place, user_place
+from claudemesh.cli.host.places import (
+    SCOPES,
+    Place,
+    Scope,
+    derive_wanted,
+    is_users,
+    judge_texts,
+    project_place,
+    user_place,
+)
 from claudemesh.cli.host.plan import Part
 from claudemesh.cli.host.receipt import load_receipt
 from claudemesh.cli.host.snippets import HOSTS, Snippet, render_snippets
@@ -106,9 +115,15 @@ def _place(scope: Scope, environment: Any) -> Place:  # noqa: ANN401 - a mapping
     if scope == "user":
         return user_place(environment)
     try:
-        return project_place(Path.cwd())
+        place = project_place(Path.cwd())
     except FileNotFoundError as error:
         raise ConfigError("the folder that this runs in was removed: go to the project's") from error
+    if is_users(place, environment):
+        raise ConfigError(
+            f"this project is your home ({place.root}), and its files are yours: use --scope user, or make a "
+            "repository of the project's own folder (git init). Nothing was written"
+        )
+    return place
 
 
 def _state(place: Place, wanted: Wanted) -> dict[str, Any]:

@@ -67,6 +67,16 @@ def project_place(folder: Path) -> Place:
     )
 
 
+def is_users(project: Place, environment: Mapping[str, str]) -> bool:
+    """Say whether a file of a project is one of the user's too, as where their home is the root of a repository."""
+    try:
+        user = user_place(environment)
+    except ConfigError:  # who has no place shares none
+        return False
+    theirs = {os.path.realpath(path) for path in user.files.values()}
+    return any(os.path.realpath(path) in theirs for path in project.files.values())
+
+
 def derive_wanted(scope: Scope, environment: Mapping[str, str], mesh: str | None = None) -> Wanted:
     if scope == "project":
         return Wanted(NAME, mesh, None, is_same_program)

@@ -32,7 +32,7 @@ def load_receipt(home: Home) -> Receipt:
             for path, made in found["files"].items()
         }
         return Receipt(files, [str(folder) for folder in found["folders"]])
-    except (OSError, ConfigError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ConfigError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Receipt()
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from claudemesh.cli.host.blocks import DamagedBlockError
 from claudemesh.cli.host.declared import Wanted
 from claudemesh.cli.host.files import read
-from claudemesh.cli.host.places import Place, Scope, derive_wanted, project_place, user_place
+from claudemesh.cli.host.places import Place, Scope, derive_wanted, is_users, project_place, user_place
 from claudemesh.cli.host.plan import PARTS, WHAT, Part, look
 from claudemesh.cli.host.splice import NotUnderstoodError
 from claudemesh.kernel.errors import ConfigError
@@ -42,11 +42,14 @@ def read_state(
 ) -> tuple[Declared, ...]:
     """Return how every part stands in these scopes, for the project that a folder is in. Nothing is changed.
 
-    How many meshes were joined here is a user's affair: a project's files are for many machines.
+    How many meshes were joined here is a user's affair: a project's files are for many machines. A project whose
+    files are the user's is left out: what is right for the one would be wrong for the other.
     """
     found: list[Declared] = []
     for scope in scopes:
         place = user_place(environment) if scope == "user" else project_place(folder)
+        if scope == "project" and is_users(place, environment):
+            continue
         wanted = derive_wanted(scope, environment, mesh)
         found += read_place(place, replace(wanted, has_several=has_several and scope == "user"))
     return tuple(found)

@@ -1,6 +1,8 @@
 """No secret leaves in a bundle: planted wherever one may be, and looked for in every byte."""
 
+import errno
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from claudemesh.cli.doctor import scene
+from claudemesh.cli.doctor.bundle import tail
 from claudemesh.cli.doctor.redaction import HOME, Redactor
 from claudemesh.cli.doctor.scene import Scene
 from claudemesh.daemon.stores.sqlite.inbox import SCHEMA as INBOX
@@ -169,6 +172,65 @@ def test_a_password_is_known_word_for_word_with_and_without_what_follows_its_fir
 ) -> None:
     write_private(home.root / "broker.toml", b'store = "postgresql://app:tr0ub4d0r@db/mesh?options=a@b"\n')
     assert "tr0ub4d0r" not in Redactor(make_scene()).text("tr0ub4d0r was refused")
+
+
+NAMED = (
+    {"password": "hunter2-horse"},
+    {"password": 84726159},
+    {"api_key": "tiger-lion-77"},
+    {"secret": {"value": "tiger-cub-99"}},
+    {"secret": {"of": [{"deep": "tiger-owl-55"}]}},
+    {"tokens": ["abc-def-123"]},
+    {"access_tokens": "ghi-jkl-456"},
+    {"headers": {"cookie": "sid=9a8b7c6d5e"}},
+    {"asked": [{"Set-Cookie": "sid=1f2e3d4c5b"}]},
+    {"body": "lunch-at-noon"},
+    {"meta": {"colour": "mauve-as-ever"}},
+    {"Body": ["dinner-at-eight"]},
+)
+PLAIN = {
+    "client_message_ids": ["invoice-7"],
+    "session_pubkey": "short",
+    "lease_token": 41,
+    "tokens": 1200,
+    "tokens_pruned": 3,
+    "body_bytes": 77,
+    "has_password": True,
+    "token": None,
+    "code": "rate_limited",
+}
+
+
+@pytest.mark.req("C5")
+def test_what_a_fields_name_gives_away_does_not_leave_and_what_helps_does(
+    run: Run, state_dir: Path, home: Home, tmp_path: Path
+) -> None:
+    line = {"at": "2026-01-01T00:00:00Z", "event": "x"}
+    log = "\n".join(json.dumps({**line, **one}) for one in (*NAMED, PLAIN))
+    write_private(state_dir / "daemon.log", log.encode())
+    write_private(home.root / "broker.toml", b'limiter = "redis:/:pw-of-9-cats@h"\n')
+    run("doctor", "--bundle", str(tmp_path / "b.tar.gz"))
+    with tarfile.open(tmp_path / "b.tar.gz") as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    secrets = (
+        "hunter2-horse", "84726159", "tiger-lion-77", "tiger-cub-99", "tiger-owl-55", "abc-def-123",
+        "ghi-jkl-456", "9a8b7c6d5e", "1f2e3d4c5b", "lunch-at-noon", "mauve-as-ever", "dinner-at-eight",
+        "pw-of-9-cats",
+    )  # fmt: skip
+    assert canaries.found_in(tmp_path / "unpacked", secrets) == []
+    (told,) = (tmp_path / "unpacked").rglob("daemon-demo.jsonl")
+    assert json.loads(told.read_text().splitlines()[-1]) == {**line, **PLAIN}
+
+
+@pytest.mark.req("C5")
+def test_a_pipe_in_the_place_of_a_log_has_no_lines_and_is_let_go_of(
+    make_scene: Callable[..., Scene], state_dir: Path
+) -> None:
+    os.mkfifo(state_dir / "daemon.log")
+    assert list(tail(state_dir / "daemon.log", Redactor(make_scene()))) == []
+    with pytest.raises(OSError, match="No such device") as nobody_reads:
+        os.open(state_dir / "daemon.log", os.O_WRONLY | os.O_NONBLOCK)
+    assert nobody_reads.value.errno == errno.ENXIO
 
 
 @pytest.mark.parametrize(

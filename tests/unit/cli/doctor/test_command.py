@@ -81,7 +81,7 @@ HOSTILE = ("config.toml", "pid", "sock", "outbox.db", "keypair.json", "membershi
 
 
 @pytest.mark.req("C5")
-@pytest.mark.parametrize("kind", ["folder", "pipe", "loop", "garbage", "nothing"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "loop", "garbage", "deep", "nothing"])
 def test_whatever_is_in_the_place_of_a_file_every_check_is_run(
     run: Run, home: Home, state_dir: Path, kind: str
 ) -> None:
@@ -97,6 +97,8 @@ def test_whatever_is_in_the_place_of_a_file_every_check_is_run(
                 path.symlink_to(path)
             case "garbage":
                 path.write_bytes(b"\xff\x00[[\x1b[2J" * 500)
+            case "deep":  # JSON and TOML that no reader gets to the end of
+                path.write_bytes(b"a = " * name.endswith(".toml") + b"[" * 60_000)
             case _:
                 path.touch()
     before = {path.name: stat.S_IFMT(path.lstat().st_mode) for path in state_dir.iterdir()}
@@ -106,6 +108,7 @@ def test_whatever_is_in_the_place_of_a_file_every_check_is_run(
         assert {check["name"] for check in ran.json["checks"]} == {check.name for check in ALL}
         assert not [check for check in ran.json["checks"] if "did not end" in check["detail"]]
         assert "Traceback" not in ran.err
+        assert ran.json["bundle"] or "--bundle" not in words, "whatever cannot be read is left out, and no more"
     after = {path.name: stat.S_IFMT(path.lstat().st_mode) for path in state_dir.iterdir()}
     assert {name: after.get(name) for name in HOSTILE if name not in {"sock", "http.port"}} == {
         name: kind for name, kind in before.items() if name in HOSTILE and name not in {"sock", "http.port"}

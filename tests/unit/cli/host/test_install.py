@@ -105,9 +105,11 @@ def test_what_others_added_meanwhile_stays(run: Run, user: Path) -> None:
     assert sorted(path.name for path in (user / ".claude").rglob("*")) == ["mine", "settings.json", "skills"]
 
 
-def test_without_a_receipt_what_is_empty_without_us_goes(run: Run, user: Path) -> None:
+@pytest.mark.req("C7")
+@pytest.mark.parametrize("nonsense", [b"\xff nonsense", b"[" * 60_000], ids=["bytes", "deep"])
+def test_without_a_receipt_what_is_empty_without_us_goes(run: Run, user: Path, nonsense: bytes) -> None:
     run("install", "--scope", "project")
-    (user.parent / "h" / "host.json").write_bytes(b"\xff nonsense")
+    (user.parent / "h" / "host.json").write_bytes(nonsense)
     assert run("uninstall", "--scope", "project").code == 0
     assert not (user / "project" / ".mcp.json").exists()
     assert not (user / "project" / SKILL).parent.exists()
@@ -441,3 +443,27 @@ def test_a_project_that_names_a_program_that_is_not_on_the_path_is_told(
     (user / "bin").mkdir()
     (user / "bin" / "claudemesh").touch(mode=0o755)
     assert entry() == ("ok", "starts claudemesh mcp")
+
+
+@pytest.mark.req("C7")
+@pytest.mark.parametrize("how", ["in the home", "below a home that is a repository", "by a link"])
+def test_a_project_whose_files_are_the_users_is_neither_written_nor_missed(
+    run: Run, user: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    (user / "work" / "foo").mkdir(parents=True)
+    if how == "below a home that is a repository":
+        (user / ".git").mkdir()
+    if how == "by a link":
+        (user.parent / "beside").symlink_to(user)
+        monkeypatch.setenv("HOME", str(user.parent / "beside"))
+    monkeypatch.chdir(user / "work" / "foo" if "below" in how else user)
+    assert run("install").code == 0, "under a home of ours that is not the usual one, which the hooks name"
+    before = tree(user)
+    assert {scope for scope, _ in states()} == {"user"}
+    checks = [one for one in run("doctor", "--json").json["checks"] if one["family"] == "agent host"]
+    assert not [one for one in checks if one["verdict"] == "warn" or one["subject"] == "project"]
+    for command in ("install", "uninstall"):
+        refused = run(command, "--scope", "project", "--json")
+        assert (refused.code, refused.json["code"]) == (1, "config_invalid")
+        assert "--scope user" in refused.json["detail"]
+    assert tree(user) == before
