@@ -150,9 +150,23 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         what="The same key in two meshes claims one step for two agents.",
         file="mcp/parts.py",
-        old="derive_id(tool, self._scope(place), key)",
-        new='derive_id(tool, "", key)',
+        old='keys.home_id()}", self._scope(place), key)',
+        new='keys.home_id()}", "", key)',
         test=f"{_UNIT}/test_work.py::test_the_same_key_in_two_meshes_is_two_claims_of_one_ledger",
+    ),
+    Fault(
+        what="The same key in two homes claims one step for two agents.",
+        file="mcp/parts.py",
+        old='f"{tool} {await self.keys.home_id()}"',
+        new="tool",
+        test=f"{_UNIT}/test_work.py::test_the_same_key_in_two_homes_is_two_claims_of_one_ledger",
+    ),
+    Fault(
+        what="A home forgets which one it is, and does not find what it claimed before a crash.",
+        file="mcp/keys.py",
+        old="Call(HOME, HOME, HOME, {})",
+        new="Call(HOME, HOME, self._world.ids.ulid(), {})",
+        test=f"{_UNIT}/test_keys.py::test_a_home_keeps_the_id_that_it_made_and_another_home_has_another",
     ),
     Fault(
         what="A key of a ledger is another one as soon as a mesh was joined.",

@@ -36,7 +36,14 @@ _OK: Final = 200
 BEFORE_EFFECT = points.declare("mcp.before_effect")
 AFTER_EFFECT = points.declare("mcp.after_effect")
 
+FOREVER_MS: Final = 1 << 60
+HOME: Final = "home"  # no scope of a call's: a mesh's is its id, and others have a colon
+
 T = TypeVar("T", bound=msgspec.Struct)
+
+
+class HomeId(msgspec.Struct, frozen=True):
+    id: str
 
 
 class Call(NamedTuple):
@@ -69,6 +76,19 @@ class Keys:
         if isinstance(begun, Found):
             return _replay(begun, fingerprint, answer_type), True
         return await self._run(store, begun, effect), False
+
+    async def home_id(self) -> str:
+        """Return what no other home has, made when it is first asked for and kept from then on.
+
+        Of several who make one at once, the last to begin is the one that may keep it: all read what stands.
+        """
+        call = Call(HOME, HOME, HOME, {})
+        store = await self._opened()
+        asked = self._ask(call, call.fingerprint)._replace(expires_at=FOREVER_MS, lease_ms=0)
+        while isinstance(begun := await store.begin(asked), Begun):
+            made = msgspec.json.encode(HomeId(self._world.ids.ulid()))
+            await store.settle(begun.claim, Settlement(MarkState.SETTLED, KeptResponse(_OK, (), made)))
+        return msgspec.json.decode(begun.response.body, type=HomeId).id
 
     async def _run(self, store: KeyStore, begun: Begun, effect: Callable[[], Awaitable[T]]) -> T:
         renewing = asyncio.create_task(self._renew(store, begun.claim))

@@ -67,6 +67,10 @@ class Parts:
         """Return what a call leaves as its own where it acts: of the same scope as its key."""
         return derive_id(tool, self._scope(place), key)
 
+    async def mark_of_home(self, tool: str, key: str, place: str) -> str:
+        """Return such a mark for where other homes act, too: a key is a home's own, and so is what it leaves."""
+        return derive_id(f"{tool} {await self.keys.home_id()}", self._scope(place), key)
+
     def _scope(self, place: str | None) -> str:
         """Say whose keys they are: the mesh's, so that two meshes never share one.
 

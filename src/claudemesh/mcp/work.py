@@ -55,7 +55,7 @@ async def claim(parts: Parts, asked: arguments.Claim) -> results.Claimed:
         if place is None:
             held = await _take_of_queue(parts, asked)
         else:
-            held = await _take_of_ledger(parts, asked, parts.mark("claim", key, place))
+            held = await _take_of_ledger(parts, asked, await parts.mark_of_home("claim", key, place))
         said = NOTHING if held is None else LEASED
         return results.Claimed(idempotency_key=key, replayed=False, source=asked.source, work=held, said=said)
 

@@ -10,9 +10,11 @@ import pytest
 from claudemesh.ledger import MessageCassette
 from claudemesh.mcp import work
 from claudemesh.mcp.mesh import Daemon
-from claudemesh.mcp.parts import Parts
+from claudemesh.mcp.parts import Parts, open_parts
 from claudemesh.mcp.tools import TOOLS, call
+from claudemesh.runtime.home import Home
 from claudemesh.runtime.observe import Observer
+from claudemesh.runtime.world import real_world
 from tests.unit.mcp.conftest import Use
 
 CLAIM_K1 = {"source": "ledger:run", "idempotency_key": "k1"}
@@ -50,7 +52,8 @@ async def test_a_claim_that_crashed_before_it_was_kept_finds_its_step_again(
     use: Use, parts: Parts, ledger: Path
 ) -> None:
     with MessageCassette(db_path=ledger) as opened:
-        lost = opened.claim_step("run", parts.mark("claim", "k1", f"ledger:{opened.read_id()}"), 300)
+        worker_id = await parts.mark_of_home("claim", "k1", f"ledger:{opened.read_id()}")
+        lost = opened.claim_step("run", worker_id, 300)
     found = (await use("claim", source="ledger:run", idempotency_key="k1")).data["work"]
     assert (found["id"], found["token"]) == (lost["step_id"], lost["fencing_token"])
     with MessageCassette(db_path=ledger) as opened:
@@ -123,6 +126,22 @@ async def test_the_same_key_in_two_meshes_is_two_claims_of_one_ledger(parts: Par
     assert held[0]["id"] != held[1]["id"], "or two agents would do the same step"
     with MessageCassette(db_path=ledger) as opened:
         assert [step["status"] for step in opened.list_steps("run")] == ["LEASED", "LEASED", "PENDING"]
+
+
+@pytest.mark.req("C3")
+async def test_the_same_key_in_two_homes_is_two_claims_of_one_ledger(
+    parts: Parts, ledger: Path, tmp_path: Path
+) -> None:
+    other_home = Home(tmp_path / "other")
+    other_home.root.mkdir(mode=0o700)
+    other = open_parts(other_home, None, real_world())
+    asked = {**CLAIM_K1, "ledger": str(ledger)}
+    try:
+        held = [(await call(one, TOOLS["claim"], asked, Observer())).data["work"] for one in (parts, other)]
+    finally:
+        await other.keys.aclose()
+    assert held[0]["id"] != held[1]["id"], "or two agents would do the same step"
+    assert held[0]["worker_id"] != held[1]["worker_id"]
 
 
 @pytest.mark.req("C3")
