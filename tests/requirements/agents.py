@@ -169,10 +169,17 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_UNIT}/test_keys.py::test_a_home_keeps_the_id_that_it_made_and_another_home_has_another",
     ),
     Fault(
+        what="A mesh that has the name of one that was left is answered what was done in that one.",
+        file="mcp/mesh.py",
+        old="return load_membership(place.sock.parent).mesh_id",
+        new="return place.slug",
+        test=f"{_MESH}::test_a_mesh_of_the_same_name_as_one_that_was_left_shares_no_key_with_it",
+    ),
+    Fault(
         what="A key of a ledger is another one as soon as a mesh was joined.",
         file="mcp/parts.py",
-        old="return self.daemon.slug if place is None else f\"{place}:{self.mesh or ''}\"",
-        new="try:\n            return self.daemon.slug\n        except Exception:\n            return str(place)",
+        old="return self.daemon.mesh_id if place is None else f\"{place}:{self.mesh or ''}\"",
+        new="try:\n            return self.daemon.mesh_id\n        except Exception:\n            return place",
         test=f"{_UNIT}/test_work.py::test_a_claim_is_made_once_for_a_key_though_a_mesh_was_joined_meanwhile",
     ),
     Fault(

@@ -75,9 +75,9 @@ class Parts:
         """Say whose keys they are: the mesh's, so that two meshes never share one.
 
         Elsewhere they go by the mesh that the server was started for, if one was named: the only one that was
-        joined may be another, or not the only one, when a call is made again. No slug has a colon.
+        joined may be another, or not the only one, when a call is made again. No id has a colon.
         """
-        return self.daemon.slug if place is None else f"{place}:{self.mesh or ''}"
+        return self.daemon.mesh_id if place is None else f"{place}:{self.mesh or ''}"
 
 
 def open_parts(home: Home, mesh: str | None, world: World) -> Parts:

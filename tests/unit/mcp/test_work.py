@@ -149,7 +149,7 @@ async def test_a_claim_is_made_once_for_a_key_though_a_mesh_was_joined_meanwhile
     use: Use, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = (await use("claim", **CLAIM_K1)).data
-    monkeypatch.setattr(Daemon, "slug", "joined")
+    monkeypatch.setattr(Daemon, "mesh_id", "joined")
     again = (await use("claim", **CLAIM_K1)).data
     assert (again["replayed"], again["work"]) == (True, first["work"])
     with MessageCassette(db_path=ledger) as opened:
