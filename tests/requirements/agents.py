@@ -197,6 +197,20 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_UNIT}/test_work.py::test_ledgers_of_one_name_in_two_folders_share_no_key",
     ),
     Fault(
+        what="A claim is refused for how it was to be shown, and leaves a lease of which nobody knows.",
+        file="mcp/work.py",
+        old="asked.body_from if claimed.replayed else 0",
+        new="asked.body_from",
+        test=f"{_UNIT}/test_work.py::test_what_is_leased_just_now_is_shown_whatever_was_to_be_read_on",
+    ),
+    Fault(
+        what="Who once found nothing to do finds nothing under that key, whatever came since.",
+        file="mcp/keys.py",
+        old="if not keeps(answer):",
+        new="if answer is None:",
+        test=f"{_UNIT}/test_work.py::test_who_asks_for_work_under_one_key_gets_it_when_there_is_some",
+    ),
+    Fault(
         what="A payload that only some can write keeps everybody from the rest of the run.",
         file="mcp/work.py",
         old='body = dump_json(step["payload"]).decode()',

@@ -126,7 +126,10 @@ class Claim(Keyed, frozen=True, kw_only=True):
         float, Meta(ge=1, le=86_400, description="How long the lease of a ledger's step holds. A queue's is 300 s.")
     ] = 300.0
     ledger: LedgerPath | None = None
-    body_from: BodyFrom = 0
+    body_from: Annotated[
+        int,
+        Meta(ge=0, description="Of work that was claimed under this key before: show it from this character on."),
+    ] = 0
     body_chars: BodyChars = BODY_CHARS_MAX
 
 

@@ -55,12 +55,13 @@ class Parts:
     ) -> C:
         """Run the effect under the key that was given, or a fresh one; or give the answer that stands under it.
 
-        A `place` is where it acts if that is no mesh: a ledger, a relay.
+        A `place` is where it acts if that is no mesh: a ledger, a relay. An answer of what did nothing
+        leaves the key free.
         """
         key = asked.idempotency_key or self.mint()
         given = {name: value for name, value in msgspec.to_builtins(asked).items() if name not in VIEW}
         call = Call(tool, self._scope(place), key, given)
-        answer, was_kept = await self.keys.once(call, kind, lambda: effect(key))
+        answer, was_kept = await self.keys.once(call, kind, lambda: effect(key), lambda told: told.is_kept)
         return replace(answer, replayed=True) if was_kept else answer
 
     def mark(self, tool: str, key: str, place: str | None = None) -> str:

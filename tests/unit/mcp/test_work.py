@@ -118,6 +118,28 @@ async def test_a_long_payload_is_read_on_under_the_key_of_the_claim(use: Use, pa
 
 
 @pytest.mark.req("C3")
+async def test_what_is_leased_just_now_is_shown_whatever_was_to_be_read_on(use: Use, ledger: Path) -> None:
+    asked = {"source": "ledger:run", "idempotency_key": "k1", "body_from": 999}
+    first = await use("claim", **asked)
+    assert (first.is_error, first.data["work"]["body"]) == (False, '{"do":"step 0"}')
+    beyond = await use("claim", **asked)
+    assert (beyond.is_error, beyond.data["code"]) == (True, "invalid_request")
+    with MessageCassette(db_path=ledger) as opened:
+        assert [step["status"] for step in opened.list_steps("run")] == ["LEASED", "PENDING", "PENDING"]
+
+
+@pytest.mark.req("C3")
+async def test_who_asks_for_work_under_one_key_gets_it_when_there_is_some(use: Use, ledger: Path) -> None:
+    asked = {"source": "ledger:later", "ledger": str(ledger), "idempotency_key": "k1"}
+    nothing = [(await use("claim", **asked)).data for _ in range(2)]
+    assert [(told["work"], told["replayed"], told["said"]) for told in nothing] == [(None, False, work.NOTHING)] * 2
+    with MessageCassette(db_path=ledger) as opened:
+        opened.post_message({"do": "it"}, "later", "USER")
+    assert (await use("claim", **asked)).data["work"]["body"] == '{"do":"it"}'
+    assert (await use("claim", **asked)).data["replayed"] is True
+
+
+@pytest.mark.req("C3")
 async def test_the_same_key_in_two_meshes_is_two_claims_of_one_ledger(parts: Parts, ledger: Path) -> None:
     held = []
     for mesh in ("one", "two"):
