@@ -247,6 +247,28 @@ FAULTS: tuple[Fault, ...] = (
         "::test_a_request_that_cannot_be_read_is_refused_and_the_next_one_served",
     ),
     Fault(
+        what="What is JSON and no request is never answered.",
+        file="mcp/unread.py",
+        old="document, code, said = frame, types.INVALID_REQUEST, NO_REQUEST",
+        new="continue",
+        test="tests/integration/test_mcp_process.py::test_what_is_json_and_no_request_is_refused_under_its_id",
+    ),
+    Fault(
+        what="A text inside of a frame is taken for the frame, and its id for that of the request.",
+        file="mcp/unread.py",
+        old='case {"type": "json_invalid", "input": line}:',
+        new='case {"input": str() as line}:',
+        test="tests/integration/test_mcp_process.py::test_what_is_json_and_no_request_is_refused_under_its_id",
+    ),
+    Fault(
+        what="An id that is too long to be read is answered as 0.",
+        file="mcp/unread.py",
+        old="len(digits) <= DIGITS_MAX else None",
+        new="len(digits) <= DIGITS_MAX else 0",
+        test="tests/integration/test_mcp_process.py"
+        "::test_what_has_no_id_that_can_be_read_is_not_answered_under_another",
+    ),
+    Fault(
         what="A meta of any length is part of every page.",
         file="mcp/messages.py",
         old="meta_length > meta_chars",
