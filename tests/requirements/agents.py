@@ -269,6 +269,20 @@ FAULTS: tuple[Fault, ...] = (
         "::test_what_has_no_id_that_can_be_read_is_not_answered_under_another",
     ),
     Fault(
+        what="In a home that cannot be looked into no tool answers.",
+        file="mcp/mesh.py",
+        old="except OSError as error:",
+        new="except ZeroDivisionError as error:",
+        test=f"{_UNIT}/test_tools.py::test_in_a_home_that_cannot_be_looked_into_every_tool_answers",
+    ),
+    Fault(
+        what="A relay whose place is no folder keeps everything else from being told.",
+        file="mcp/relay.py",
+        old="except OSError as error:",
+        new="except ZeroDivisionError as error:",
+        test=f"{_UNIT}/test_relayed.py::test_a_relay_whose_place_is_no_folder_is_not_known_and_the_rest_is_told",
+    ),
+    Fault(
         what="A meta of any length is part of every page.",
         file="mcp/messages.py",
         old="meta_length > meta_chars",

@@ -42,6 +42,8 @@ class Daemon:
             if error.extras.get("meshes") != []:
                 raise  # it is there, and has to be named
             raise NoDaemon(f"{error.detail}, then `claudemesh daemon up`") from error
+        except OSError as error:  # a name that no file system takes, say
+            raise ConfigError(f"the home cannot be looked into: {error.strerror}: see CLAUDEMESH_HOME") from error
 
     @property
     def mesh_id(self) -> str:

@@ -2,16 +2,19 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
 from claudemesh.mcp import arguments, results
-from claudemesh.mcp.parts import Parts
+from claudemesh.mcp.parts import Parts, open_parts
 from claudemesh.mcp.schemas import describe
 from claudemesh.mcp.tools import TOOLS, Tool, call
+from claudemesh.runtime.home import Home
 from claudemesh.runtime.observe import Observer
+from claudemesh.runtime.world import real_world
 from tests.unit.mcp.conftest import Use
 
 NAMES = "send inbox ack peers status trace requeue claim complete write conflicts topics"
@@ -111,6 +114,20 @@ async def test_a_fault_of_our_own_is_one_sentence_without_a_traceback(parts: Par
         assert (answer.is_error, answer.data["code"]) == (True, "internal_error")
         assert "hunter2" not in answer.text + str(answer.data)
         assert ("idempotency_key" in answer.data) is (name == "ack"), "under which to ask again"
+
+
+@pytest.mark.req("C3")
+async def test_in_a_home_that_cannot_be_looked_into_every_tool_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLAUDEMESH_MESH", raising=False)
+    parts = open_parts(Home(tmp_path / ("x" * 300)), None, real_world())
+    for name, given in (("peers", {}), ("ack", {"ids": ["M1"]})):
+        answer = await call(parts, TOOLS[name], given, Observer())
+        assert (answer.is_error, answer.data["code"], answer.data["unread"]) == (True, "config_invalid", None)
+    status = await call(parts, TOOLS["status"], {}, Observer())
+    told = status.data
+    assert (status.is_error, told["daemon"]["is_running"], told["relay"]["is_known"]) == (False, False, False)
 
 
 async def test_an_error_names_the_key_so_that_it_can_be_asked_again(use: Use) -> None:
