@@ -283,6 +283,20 @@ FAULTS: tuple[Fault, ...] = (
         test=f"{_UNIT}/test_relayed.py::test_a_relay_whose_place_is_no_folder_is_not_known_and_the_rest_is_told",
     ),
     Fault(
+        what="For a cursor of any length a daemon that runs is said not to.",
+        file="mcp/arguments.py",
+        old="    cursor: Cursor | None = None\n    limit: Limit = LIMIT_DEFAULT\n",
+        new="    cursor: str | None = None\n    limit: Limit = LIMIT_DEFAULT\n",
+        test=f"{_UNIT}/test_tools.py::test_arguments_that_are_wrong_are_refused_by_name",
+    ),
+    Fault(
+        what="A resource takes a cursor of any length.",
+        file="mcp/resources.py",
+        old="if cursor is not None and len(cursor) > arguments.CURSOR_CHARS_MAX:",
+        new="if cursor is None and split.query:",
+        test=f"{_UNIT}/test_tools.py::test_a_cursor_that_no_list_gave_is_refused_by_every_resource",
+    ),
+    Fault(
         what="A meta of any length is part of every page.",
         file="mcp/messages.py",
         old="meta_length > meta_chars",

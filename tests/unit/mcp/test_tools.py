@@ -8,7 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from claudemesh.mcp import arguments, results
+from claudemesh.kernel.errors import InvalidRequest
+from claudemesh.mcp import arguments, resources, results
 from claudemesh.mcp.parts import Parts, open_parts
 from claudemesh.mcp.schemas import describe
 from claudemesh.mcp.tools import TOOLS, Tool, call
@@ -75,10 +76,12 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("complete", {"source": "queue:a", "id": "x", "token": -1}, "token"),
     ("conflicts", {"keep": "both"}, "keep"),
     ("conflicts", {"cursor": "9" * 5_000}, "cursor"),  # more digits than Python reads
+    ("status", {"cursor": "x" * 300_000}, "cursor"),  # longer than any request line
     ("write", {"path": "http://elsewhere/"}, "path"),
 ]
 
 
+@pytest.mark.req("C3")
 @pytest.mark.parametrize(("tool", "given", "at_fault"), BAD)
 async def test_arguments_that_are_wrong_are_refused_by_name(
     use: Use, tool: str, given: dict[str, Any], at_fault: str
@@ -86,6 +89,13 @@ async def test_arguments_that_are_wrong_are_refused_by_name(
     answer = await use(tool, **given)
     assert (answer.is_error, answer.data["code"], answer.data["retry"]) == (True, "invalid_request", "no")
     assert at_fault in answer.data["detail"]
+
+
+@pytest.mark.req("C3")
+@pytest.mark.parametrize("place", ["inbox", "peers", "outbox", "conflicts", "ledger/run", "ledger/run/job"])
+async def test_a_cursor_that_no_list_gave_is_refused_by_every_resource(parts: Parts, place: str) -> None:
+    with pytest.raises(InvalidRequest):
+        await resources.read(parts, f"claudemesh://{place}?cursor={'x' * 300_000}")
 
 
 @pytest.mark.req("C3")
