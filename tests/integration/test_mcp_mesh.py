@@ -227,6 +227,22 @@ async def test_topics_are_made_joined_left_and_listed_in_pages(tmp_path: Path, e
 
 
 @pytest.mark.req("C3")
+async def test_a_mesh_of_the_same_name_as_one_that_was_left_shares_no_key_with_it(tmp_path: Path) -> None:
+    async with local_broker(tmp_path / "old") as old, local_broker(tmp_path / "new") as new:
+        [left] = await old.enrol("alice")
+        made = {"action": "create", "name": "news", "idempotency_key": "k1"}
+        async with rejoin(left), inside(tmp_path / "old" / "homes" / "alice", ERAS[0]) as agent:
+            await agent.use("topics", **made)
+        left.rename(tmp_path / "left")
+        [other] = await new.enrol("alice")
+        other.rename(left)
+        async with rejoin(left) as daemon, inside(tmp_path / "old" / "homes" / "alice", ERAS[0]) as agent:
+            await daemon.until(lambda health: health["connected"])
+            assert (await agent.use("topics", **made))["replayed"] is False
+            assert [topic["name"] for topic in (await agent.use("topics"))["topics"]] == ["news"]
+
+
+@pytest.mark.req("C3")
 async def test_a_dead_letter_is_listed_traced_and_sent_anew_once_for_a_key(tmp_path: Path) -> None:
     async with two(tmp_path, ERAS[0]) as (alice, _, daemon, bob_daemon):
         sent = await alice.use("send", to="#nowhere", message="lost", wait="accepted", timeout_s=WAIT_S)

@@ -30,12 +30,15 @@ class Wire:
         self._number = 0
         self.lines: list[bytes] = []
 
+    async def write(self, line: str) -> None:
+        assert self._running.stdin is not None
+        self._running.stdin.write(line.encode() + b"\n")
+        await self._running.stdin.drain()
+
     async def say(self, method: str, params: dict[str, Any], *, asks: bool = True) -> None:
         self._number += asks
         frame = {"jsonrpc": "2.0", "method": method, "params": params} | ({"id": self._number} if asks else {})
-        assert self._running.stdin is not None
-        self._running.stdin.write(json.dumps(frame).encode() + b"\n")
-        await self._running.stdin.drain()
+        await self.write(json.dumps(frame))
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         await self.say(method, params)
@@ -146,6 +149,39 @@ async def test_a_request_that_cannot_be_read_is_refused_and_the_next_one_served(
             assert refused["error"]["code"] == -32700
         served = await wire.ask("tools/list", wire.envelope(era))
         assert len(served["result"]["tools"]) == 12
+
+
+@pytest.mark.req("C3")
+async def test_what_is_json_and_no_request_is_refused_under_its_id(tmp_path: Path) -> None:
+    a_request = '{"id": 1, "method": "ping"}'
+    wrong: list[dict[str, Any]] = [
+        {"params": [1]},
+        {"params": "x"},
+        {"params": a_request},
+        {"method": 5},
+        {"jsonrpc": None},
+    ]
+    async with host(tmp_path) as wire:
+        await wire.greet("legacy")
+        for number, members in enumerate(wrong, 700):
+            frame = {"jsonrpc": "2.0", "id": number, "method": "tools/list", **members}
+            await wire.write(json.dumps(frame))
+            refused = await wire.hear(lambda _: True)
+            assert (refused["id"], refused["error"]["code"]) == (frame["id"], -32600)
+        without_version = {"id": 799, "method": "tools/list"}
+        await wire.write(json.dumps(without_version))
+        assert (await wire.hear(lambda _: True))["error"]["code"] == -32600
+
+
+@pytest.mark.req("C3")
+async def test_what_has_no_id_that_can_be_read_is_not_answered_under_another(tmp_path: Path) -> None:
+    async with host(tmp_path) as wire:
+        await wire.greet("legacy")
+        unread = '{"jsonrpc":"2.0","id":%s,"method":"tools/list"}' % ("9" * 5_000)
+        for line in (unread, "[1]", "5", '{"jsonrpc":"2.0","method":5}'):
+            await wire.write(line)
+        await wire.say("ping", {})
+        assert "result" in await wire.hear(lambda _: True), "nothing before it was answered"
 
 
 @pytest.mark.req("C3")

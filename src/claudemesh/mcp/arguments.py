@@ -20,7 +20,8 @@ Key = Annotated[
     ),
 ]
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="At most so many entries.")]
-Cursor = Annotated[str, Meta(max_length=200, description="The next_cursor of the page before.")]
+CURSOR_CHARS_MAX: Final = 200
+Cursor = Annotated[str, Meta(max_length=CURSOR_CHARS_MAX, description="The next_cursor of the page before.")]
 BodyFrom = Annotated[int, Meta(ge=0, description="Show the body from this character on.")]
 BodyChars = Annotated[
     int, Meta(ge=1, le=BODY_CHARS_MAX, description="Show at most so many characters of a body; the rest is marked.")
@@ -103,7 +104,7 @@ class Peers(Arguments, frozen=True, kw_only=True):
 
 
 class Status(Arguments, frozen=True, kw_only=True):
-    cursor: Annotated[str | None, Meta(description="The next_cursor of the dead letters shown before.")] = None
+    cursor: Cursor | None = None
     limit: Limit = LIMIT_DEFAULT
 
 
@@ -126,7 +127,10 @@ class Claim(Keyed, frozen=True, kw_only=True):
         float, Meta(ge=1, le=86_400, description="How long the lease of a ledger's step holds. A queue's is 300 s.")
     ] = 300.0
     ledger: LedgerPath | None = None
-    body_from: BodyFrom = 0
+    body_from: Annotated[
+        int,
+        Meta(ge=0, description="Of work that was claimed under this key before: show it from this character on."),
+    ] = 0
     body_chars: BodyChars = BODY_CHARS_MAX
 
 

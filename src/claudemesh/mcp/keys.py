@@ -36,7 +36,14 @@ _OK: Final = 200
 BEFORE_EFFECT = points.declare("mcp.before_effect")
 AFTER_EFFECT = points.declare("mcp.after_effect")
 
+FOREVER_MS: Final = 1 << 60
+HOME: Final = "home"  # no scope of a call's: a mesh's is its id, and others have a colon
+
 T = TypeVar("T", bound=msgspec.Struct)
+
+
+class HomeId(msgspec.Struct, frozen=True):
+    id: str
 
 
 class Call(NamedTuple):
@@ -61,16 +68,40 @@ class Keys:
         self._opening = asyncio.Lock()
         self._store: KeyStore | None = None
 
-    async def once(self, call: Call, answer_type: type[T], effect: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-        """Return the answer, and whether it is the one that was kept of an earlier call."""
+    async def once(
+        self,
+        call: Call,
+        answer_type: type[T],
+        effect: Callable[[], Awaitable[T]],
+        keeps: Callable[[T], bool] = lambda _: True,
+    ) -> tuple[T, bool]:
+        """Return the answer, and whether it is the one that was kept of an earlier call.
+
+        What `keeps` says no to is the answer of a call that did nothing: its key stays free.
+        """
         fingerprint = call.fingerprint
         store = await self._opened()
         begun = await store.begin(self._ask(call, fingerprint))
         if isinstance(begun, Found):
             return _replay(begun, fingerprint, answer_type), True
-        return await self._run(store, begun, effect), False
+        return await self._run(store, begun, effect, keeps), False
 
-    async def _run(self, store: KeyStore, begun: Begun, effect: Callable[[], Awaitable[T]]) -> T:
+    async def home_id(self) -> str:
+        """Return what no other home has, made when it is first asked for and kept from then on.
+
+        Of several who make one at once, the last to begin is the one that may keep it: all read what stands.
+        """
+        call = Call(HOME, HOME, HOME, {})
+        store = await self._opened()
+        asked = self._ask(call, call.fingerprint)._replace(expires_at=FOREVER_MS, lease_ms=0)
+        while isinstance(begun := await store.begin(asked), Begun):
+            made = msgspec.json.encode(HomeId(self._world.ids.ulid()))
+            await store.settle(begun.claim, Settlement(MarkState.SETTLED, KeptResponse(_OK, (), made)))
+        return msgspec.json.decode(begun.response.body, type=HomeId).id
+
+    async def _run(
+        self, store: KeyStore, begun: Begun, effect: Callable[[], Awaitable[T]], keeps: Callable[[T], bool]
+    ) -> T:
         renewing = asyncio.create_task(self._renew(store, begun.claim))
         try:
             points.reach(BEFORE_EFFECT)
@@ -82,6 +113,10 @@ class Keys:
             raise
         finally:  # cancelled, it leaves the mark to its lease: nobody knows how far it came
             renewing.cancel()
+        if not keeps(answer):
+            with suppress(MeshError):  # or its lease runs out
+                await store.release(begun.claim)
+            return answer
         kept = Settlement(MarkState.SETTLED, KeptResponse(_OK, (), msgspec.json.encode(answer)))
         if not await store.settle(begun.claim, kept):
             raise MarkLost("this process stood still for so long that another took the call over: ask again")

@@ -42,10 +42,19 @@ class Daemon:
             if error.extras.get("meshes") != []:
                 raise  # it is there, and has to be named
             raise NoDaemon(f"{error.detail}, then `claudemesh daemon up`") from error
+        except OSError as error:  # a name that no file system takes, say
+            raise ConfigError(f"the home cannot be looked into: {error.strerror}: see CLAUDEMESH_HOME") from error
 
     @property
-    def slug(self) -> str:
-        return self._look().slug
+    def mesh_id(self) -> str:
+        """Return which mesh this is, as its broker named it: a slug may have been another mesh's before."""
+        from claudemesh.daemon.identity import load_membership  # noqa: PLC0415 - with the keys; a server starts fast
+
+        place = self._look()
+        try:
+            return load_membership(place.sock.parent).mesh_id
+        except FileNotFoundError as error:  # left just now
+            raise NoDaemon(f"{place.slug} was left: join it again, then `claudemesh daemon up`") from error
 
     async def ask(self, ask: Ask) -> Any:  # noqa: ANN401 - JSON is anything
         return await self.caller().ask(ask)

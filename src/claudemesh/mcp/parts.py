@@ -55,25 +55,30 @@ class Parts:
     ) -> C:
         """Run the effect under the key that was given, or a fresh one; or give the answer that stands under it.
 
-        A `place` is where it acts if that is no mesh: a ledger, a relay.
+        A `place` is where it acts if that is no mesh: a ledger, a relay. An answer of what did nothing
+        leaves the key free.
         """
         key = asked.idempotency_key or self.mint()
         given = {name: value for name, value in msgspec.to_builtins(asked).items() if name not in VIEW}
         call = Call(tool, self._scope(place), key, given)
-        answer, was_kept = await self.keys.once(call, kind, lambda: effect(key))
+        answer, was_kept = await self.keys.once(call, kind, lambda: effect(key), lambda told: told.is_kept)
         return replace(answer, replayed=True) if was_kept else answer
 
     def mark(self, tool: str, key: str, place: str | None = None) -> str:
         """Return what a call leaves as its own where it acts: of the same scope as its key."""
         return derive_id(tool, self._scope(place), key)
 
+    async def mark_of_home(self, tool: str, key: str, place: str) -> str:
+        """Return such a mark for where other homes act, too: a key is a home's own, and so is what it leaves."""
+        return derive_id(f"{tool} {await self.keys.home_id()}", self._scope(place), key)
+
     def _scope(self, place: str | None) -> str:
         """Say whose keys they are: the mesh's, so that two meshes never share one.
 
         Elsewhere they go by the mesh that the server was started for, if one was named: the only one that was
-        joined may be another, or not the only one, when a call is made again. No slug has a colon.
+        joined may be another, or not the only one, when a call is made again. No id has a colon.
         """
-        return self.daemon.slug if place is None else f"{place}:{self.mesh or ''}"
+        return self.daemon.mesh_id if place is None else f"{place}:{self.mesh or ''}"
 
 
 def open_parts(home: Home, mesh: str | None, world: World) -> Parts:

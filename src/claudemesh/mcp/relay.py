@@ -24,12 +24,15 @@ class Relay:
         self._home = home
 
     async def at_desk(self, ask: "Callable[[Desk], T]") -> T:
-        """Ask the relay that runs, or else its file."""
+        """Ask the relay that runs, or else its file; DependencyError if its place cannot even be looked into."""
 
         def run() -> T:
             from claudemesh.edge.desk import find_desk  # noqa: PLC0415 - as above
 
-            return ask(find_desk(self._home.edge_dir))
+            try:
+                return ask(find_desk(self._home.edge_dir))
+            except OSError as error:  # what is there is no folder, say
+                raise DependencyError(f"the relay cannot be asked: {error.strerror}") from error
 
         return await asyncio.to_thread(run)
 

@@ -79,8 +79,11 @@ def _parse(uri: str) -> tuple[str, _Asked]:
     query = parse_qs(split.query, keep_blank_values=True)
     if set(query) - {"cursor"} or len(query.get("cursor", [])) > 1:
         raise InvalidRequest("a resource's address takes one cursor, and nothing else")
+    cursor = query["cursor"][0] if "cursor" in query else None
+    if cursor is not None and len(cursor) > arguments.CURSOR_CHARS_MAX:
+        raise InvalidRequest("the cursor is not one of this list: begin anew")
     path = tuple(unquote(part) for part in split.path.split("/") if part)
-    return split.netloc, _Asked(path, query["cursor"][0] if "cursor" in query else None)
+    return split.netloc, _Asked(path, cursor)
 
 
 # --- readers -------------------------------------------------------------------------------------------

@@ -42,6 +42,11 @@ class Changed(Told, frozen=True, kw_only=True):
         bool, Meta(description="Whether the key stood for this before: then nothing was done a second time.")
     ]
 
+    @property
+    def is_kept(self) -> bool:
+        """Say whether the next call under the key is answered with this."""
+        return True
+
 
 # --- messages ----------------------------------------------------------------------------------------
 
@@ -235,6 +240,11 @@ class Claimed(Changed, frozen=True, kw_only=True):
     said: str
     read_on: str | None = None
     note: str = UNTRUSTED
+
+    @property
+    def is_kept(self) -> bool:
+        """Keep no answer without work: who asks under one key until there is some is to get it."""
+        return self.work is not None
 
 
 class Completed(Changed, frozen=True, kw_only=True):

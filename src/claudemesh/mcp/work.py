@@ -55,7 +55,7 @@ async def claim(parts: Parts, asked: arguments.Claim) -> results.Claimed:
         if place is None:
             held = await _take_of_queue(parts, asked)
         else:
-            held = await _take_of_ledger(parts, asked, parts.mark("claim", key, place))
+            held = await _take_of_ledger(parts, asked, await parts.mark_of_home("claim", key, place))
         said = NOTHING if held is None else LEASED
         return results.Claimed(idempotency_key=key, replayed=False, source=asked.source, work=held, said=said)
 
@@ -64,11 +64,14 @@ async def claim(parts: Parts, asked: arguments.Claim) -> results.Claimed:
 
 
 def _show(claimed: results.Claimed, asked: arguments.Claim) -> results.Claimed:
-    """Show a piece of what was claimed; the whole of it stands under the key, and can be read on."""
+    """Show a piece of what was claimed; the whole of it stands under the key, and can be read on.
+
+    What was leased just now is shown from its beginning: a refusal would leave the lease with nobody told of it.
+    """
     work = claimed.work
     if work is None:
         return claimed
-    body = show(work.body, asked.body_from, asked.body_chars)
+    body = show(work.body, asked.body_from if claimed.replayed else 0, asked.body_chars)
     how = f'claim again with idempotency_key="{claimed.idempotency_key}" and body_from={body.following}'
     return replace(
         claimed,

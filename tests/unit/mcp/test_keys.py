@@ -149,3 +149,15 @@ async def test_what_has_no_one_form_is_refused_before_the_key_is_used(keys: Keys
     with pytest.raises(InvalidRequest):
         await keys.once(call(n=float("nan")), Answer, Effect())
     assert await keys.once(call(n=1), Answer, Effect()) == (Answer(1), False)
+
+
+@pytest.mark.req("C3")
+async def test_a_home_keeps_the_id_that_it_made_and_another_home_has_another(tmp_path: Path) -> None:
+    first, second, other = (Keys(lambda name=name: tmp_path / name, real_world()) for name in ("a", "a", "b"))
+    made = await asyncio.gather(*(keys.home_id() for keys in (first, second, other)))
+    assert (made[0], made[0] != made[2]) == (made[1], True)
+    for keys in (first, second, other):
+        await keys.aclose()
+    later = Keys(lambda: tmp_path / "a", real_world())
+    assert await later.home_id() == made[0]
+    await later.aclose()

@@ -114,6 +114,17 @@ async def test_what_waits_at_a_relay_keeps_work_from_being_done(
     assert [text.partition(":")[0] for text in without_daemon] == why
 
 
+@pytest.mark.req("C3")
+async def test_a_relay_whose_place_is_no_folder_is_not_known_and_the_rest_is_told(parts: Parts) -> None:
+    parts.home.edge_dir.write_text("")
+    told = await call(parts, TOOLS["status"], {}, Observer())
+    assert (told.is_error, told.data["nothing_waits"], told.data["relay"]["is_known"]) == (False, False, False)
+    assert "the daemon cannot be asked" in told.data["why"][0]
+    assert "the relay's queue is not known" in told.data["why"][1]
+    conflicts = await call(parts, TOOLS["conflicts"], {}, Observer())
+    assert (conflicts.is_error, conflicts.data["code"]) == (True, "dependency_failed")
+
+
 async def test_without_a_relay_nothing_is_in_conflict_and_nothing_can_be_decided(parts: Parts) -> None:
     listed = await call(parts, TOOLS["conflicts"], {}, Observer())
     assert (listed.is_error, listed.data["conflicts"]) == (False, [])

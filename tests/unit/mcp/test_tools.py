@@ -2,16 +2,20 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from claudemesh.mcp import arguments, results
-from claudemesh.mcp.parts import Parts
+from claudemesh.kernel.errors import InvalidRequest
+from claudemesh.mcp import arguments, resources, results
+from claudemesh.mcp.parts import Parts, open_parts
 from claudemesh.mcp.schemas import describe
 from claudemesh.mcp.tools import TOOLS, Tool, call
+from claudemesh.runtime.home import Home
 from claudemesh.runtime.observe import Observer
+from claudemesh.runtime.world import real_world
 from tests.unit.mcp.conftest import Use
 
 NAMES = "send inbox ack peers status trace requeue claim complete write conflicts topics"
@@ -72,10 +76,12 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("complete", {"source": "queue:a", "id": "x", "token": -1}, "token"),
     ("conflicts", {"keep": "both"}, "keep"),
     ("conflicts", {"cursor": "9" * 5_000}, "cursor"),  # more digits than Python reads
+    ("status", {"cursor": "x" * 300_000}, "cursor"),  # longer than any request line
     ("write", {"path": "http://elsewhere/"}, "path"),
 ]
 
 
+@pytest.mark.req("C3")
 @pytest.mark.parametrize(("tool", "given", "at_fault"), BAD)
 async def test_arguments_that_are_wrong_are_refused_by_name(
     use: Use, tool: str, given: dict[str, Any], at_fault: str
@@ -83,6 +89,13 @@ async def test_arguments_that_are_wrong_are_refused_by_name(
     answer = await use(tool, **given)
     assert (answer.is_error, answer.data["code"], answer.data["retry"]) == (True, "invalid_request", "no")
     assert at_fault in answer.data["detail"]
+
+
+@pytest.mark.req("C3")
+@pytest.mark.parametrize("place", ["inbox", "peers", "outbox", "conflicts", "ledger/run", "ledger/run/job"])
+async def test_a_cursor_that_no_list_gave_is_refused_by_every_resource(parts: Parts, place: str) -> None:
+    with pytest.raises(InvalidRequest):
+        await resources.read(parts, f"claudemesh://{place}?cursor={'x' * 300_000}")
 
 
 @pytest.mark.req("C3")
@@ -111,6 +124,20 @@ async def test_a_fault_of_our_own_is_one_sentence_without_a_traceback(parts: Par
         assert (answer.is_error, answer.data["code"]) == (True, "internal_error")
         assert "hunter2" not in answer.text + str(answer.data)
         assert ("idempotency_key" in answer.data) is (name == "ack"), "under which to ask again"
+
+
+@pytest.mark.req("C3")
+async def test_in_a_home_that_cannot_be_looked_into_every_tool_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLAUDEMESH_MESH", raising=False)
+    parts = open_parts(Home(tmp_path / ("x" * 300)), None, real_world())
+    for name, given in (("peers", {}), ("ack", {"ids": ["M1"]})):
+        answer = await call(parts, TOOLS[name], given, Observer())
+        assert (answer.is_error, answer.data["code"], answer.data["unread"]) == (True, "config_invalid", None)
+    status = await call(parts, TOOLS["status"], {}, Observer())
+    told = status.data
+    assert (status.is_error, told["daemon"]["is_running"], told["relay"]["is_known"]) == (False, False, False)
 
 
 async def test_an_error_names_the_key_so_that_it_can_be_asked_again(use: Use) -> None:

@@ -10,9 +10,11 @@ import pytest
 from claudemesh.ledger import MessageCassette
 from claudemesh.mcp import work
 from claudemesh.mcp.mesh import Daemon
-from claudemesh.mcp.parts import Parts
+from claudemesh.mcp.parts import Parts, open_parts
 from claudemesh.mcp.tools import TOOLS, call
+from claudemesh.runtime.home import Home
 from claudemesh.runtime.observe import Observer
+from claudemesh.runtime.world import real_world
 from tests.unit.mcp.conftest import Use
 
 CLAIM_K1 = {"source": "ledger:run", "idempotency_key": "k1"}
@@ -50,7 +52,8 @@ async def test_a_claim_that_crashed_before_it_was_kept_finds_its_step_again(
     use: Use, parts: Parts, ledger: Path
 ) -> None:
     with MessageCassette(db_path=ledger) as opened:
-        lost = opened.claim_step("run", parts.mark("claim", "k1", f"ledger:{opened.read_id()}"), 300)
+        worker_id = await parts.mark_of_home("claim", "k1", f"ledger:{opened.read_id()}")
+        lost = opened.claim_step("run", worker_id, 300)
     found = (await use("claim", source="ledger:run", idempotency_key="k1")).data["work"]
     assert (found["id"], found["token"]) == (lost["step_id"], lost["fencing_token"])
     with MessageCassette(db_path=ledger) as opened:
@@ -115,6 +118,28 @@ async def test_a_long_payload_is_read_on_under_the_key_of_the_claim(use: Use, pa
 
 
 @pytest.mark.req("C3")
+async def test_what_is_leased_just_now_is_shown_whatever_was_to_be_read_on(use: Use, ledger: Path) -> None:
+    asked = {"source": "ledger:run", "idempotency_key": "k1", "body_from": 999}
+    first = await use("claim", **asked)
+    assert (first.is_error, first.data["work"]["body"]) == (False, '{"do":"step 0"}')
+    beyond = await use("claim", **asked)
+    assert (beyond.is_error, beyond.data["code"]) == (True, "invalid_request")
+    with MessageCassette(db_path=ledger) as opened:
+        assert [step["status"] for step in opened.list_steps("run")] == ["LEASED", "PENDING", "PENDING"]
+
+
+@pytest.mark.req("C3")
+async def test_who_asks_for_work_under_one_key_gets_it_when_there_is_some(use: Use, ledger: Path) -> None:
+    asked = {"source": "ledger:later", "ledger": str(ledger), "idempotency_key": "k1"}
+    nothing = [(await use("claim", **asked)).data for _ in range(2)]
+    assert [(told["work"], told["replayed"], told["said"]) for told in nothing] == [(None, False, work.NOTHING)] * 2
+    with MessageCassette(db_path=ledger) as opened:
+        opened.post_message({"do": "it"}, "later", "USER")
+    assert (await use("claim", **asked)).data["work"]["body"] == '{"do":"it"}'
+    assert (await use("claim", **asked)).data["replayed"] is True
+
+
+@pytest.mark.req("C3")
 async def test_the_same_key_in_two_meshes_is_two_claims_of_one_ledger(parts: Parts, ledger: Path) -> None:
     held = []
     for mesh in ("one", "two"):
@@ -126,11 +151,27 @@ async def test_the_same_key_in_two_meshes_is_two_claims_of_one_ledger(parts: Par
 
 
 @pytest.mark.req("C3")
+async def test_the_same_key_in_two_homes_is_two_claims_of_one_ledger(
+    parts: Parts, ledger: Path, tmp_path: Path
+) -> None:
+    other_home = Home(tmp_path / "other")
+    other_home.root.mkdir(mode=0o700)
+    other = open_parts(other_home, None, real_world())
+    asked = {**CLAIM_K1, "ledger": str(ledger)}
+    try:
+        held = [(await call(one, TOOLS["claim"], asked, Observer())).data["work"] for one in (parts, other)]
+    finally:
+        await other.keys.aclose()
+    assert held[0]["id"] != held[1]["id"], "or two agents would do the same step"
+    assert held[0]["worker_id"] != held[1]["worker_id"]
+
+
+@pytest.mark.req("C3")
 async def test_a_claim_is_made_once_for_a_key_though_a_mesh_was_joined_meanwhile(
     use: Use, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = (await use("claim", **CLAIM_K1)).data
-    monkeypatch.setattr(Daemon, "slug", "joined")
+    monkeypatch.setattr(Daemon, "mesh_id", "joined")
     again = (await use("claim", **CLAIM_K1)).data
     assert (again["replayed"], again["work"]) == (True, first["work"])
     with MessageCassette(db_path=ledger) as opened:
