@@ -37,7 +37,9 @@ class Ahead:
 
 
 def run_doctor(home: Path, *words: str) -> tuple[int, dict[str, Any]]:
-    kept = {name: value for name, value in os.environ.items() if name not in CI_VARIABLES}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("CLAUDEMESH_", *CI_VARIABLES))
+    }
     done = subprocess.run(
         [Path(sys.executable).with_name("claudemesh"), "doctor", "--json", *words],
         env={**kept, "CLAUDEMESH_HOME": str(home), "HOME": str(home)},  # nothing of whoever runs this

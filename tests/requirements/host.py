@@ -103,9 +103,16 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         what="Where several meshes are joined a server is declared for none of them.",
         file="cli/host/commands.py",
-        old='is_unclear = scope == "user" and',
-        new='is_unclear = scope == "" and',
+        old='session.home.meshes() if scope == "user" else []',
+        new='session.home.meshes() if scope == "" else []',
         test=f"{_INSTALL}::test_with_several_meshes_the_server_is_declared_for_the_one_that_is_named",
+    ),
+    Fault(
+        what="A server is declared for a mesh that nobody joined, and its hooks say nothing for ever.",
+        file="cli/host/commands.py",
+        old="has_to_be_one = len(joined) > 1 or (joined and session.mesh is not None)",
+        new="has_to_be_one = len(joined) > 1",
+        test=f"{_INSTALL}::test_a_mesh_that_is_not_joined_is_declared_for_nobody_once_another_one_is",
     ),
     Fault(
         what="A hook listens to its host for as long as that writes.",

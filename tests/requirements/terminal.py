@@ -120,6 +120,21 @@ _DOCTORED: tuple[Fault, ...] = (
         test=f"{_DOCTOR}/test_broker.py::test_a_clock_that_the_broker_would_refuse_fails",
     ),
     Fault(
+        what="The broker of `up` is to be started by a command that leaves `up` without a port.",
+        file="cli/doctor/checks/broker.py",
+        old='words = "up" if of_up is not None',
+        new='words = "up" if of_up is None',
+        test=f"{_DOCTOR}/test_broker.py::test_what_up_had_started_is_started_by_it_again_broker_and_daemon_at_once",
+    ),
+    Fault(
+        what="A misspelt CLAUDEMESH_HOME is a second home, and doctor finds nothing wrong.",
+        file="cli/settings_files.py",
+        old="if name.startswith(PREFIX) and name not in known",
+        new='if name.startswith(PREFIX) and "__" in name and name not in known',
+        test=f"{_DOCTOR}/test_identity_and_settings.py::"
+        "test_a_variable_that_nothing_hears_is_told_with_the_nearest",
+    ),
+    Fault(
         what="Names of files that are not ours leave in a bundle.",
         file="cli/doctor/redaction.py",
         old='_PATH.sub("(path)", text)',

@@ -14,11 +14,23 @@ from claudemesh.cli.statehub import hub
 from claudemesh.daemon.settings import Config
 from claudemesh.edge import settings as edge
 from claudemesh.runtime.home import Home
-from claudemesh.runtime.settings import PREFIX, Loaded, Setting, Source, describe, load_with_sources
+from claudemesh.runtime.settings import (
+    PREFIX,
+    Loaded,
+    Setting,
+    Source,
+    describe,
+    hint,
+    load_with_sources,
+    variable_of,
+)
+from claudemesh.runtime.variables import VARIABLES
 
 Part = Literal["daemon", "broker", "hub", "relay"]
 
 HIDDEN: Final = "(hidden)"
+
+_ANY: Final = "any"  # a mesh, for the settings that all daemons have
 
 _MISTYPED: Final = re.compile(r"[A-Za-z][\w+.-]*(?::/|//?)")  # a scheme whose :// has lost a character or two
 _WORD: Final = re.compile(r"\S+")
@@ -60,6 +72,19 @@ def settings_files(home: Home, meshes: list[str], environment: Mapping[str, str]
         SettingsFile("broker", None, root / broker.FILE, broker_type, PREFIX, environment),
         SettingsFile("hub", None, root / hub.FILE, hub_type, hub.OURS, environment),
         SettingsFile("relay", None, root / edge.FILE, edge.EdgeSettings, edge.PREFIX, environment),
+    ]
+
+
+def unheard(home: Home, environment: Mapping[str, str]) -> list[str]:
+    """Say of each variable that begins as ours do and that nothing hears, which one may have been meant."""
+    known = {variable.name for variable in VARIABLES}
+    for file in settings_files(home, [_ANY], environment):
+        for setting in describe(file.struct):
+            known |= {variable_of(setting.name, file.prefix), *filter(None, [setting.variable])}
+    return [
+        f"{name} is unknown{hint(name, known)}"
+        for name in sorted(environment)
+        if name.startswith(PREFIX) and name not in known
     ]
 
 

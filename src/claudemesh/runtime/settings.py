@@ -217,7 +217,7 @@ class _Inputs(NamedTuple):
 
 def _build(part: _Part[S], table: dict[str, Any], inputs: _Inputs, problems: list[str]) -> S | None:
     """Build one table's struct, adding to the problems; None if there were any in it."""
-    found = [f"{part.prefix}{key} is unknown{_hint(key, part.fields)}" for key in table if key not in part.fields]
+    found = [f"{part.prefix}{key} is unknown{hint(key, part.fields)}" for key in table if key not in part.fields]
     values: dict[str, Any] = {}
     for key, field in part.fields.items():
         name = part.prefix + key
@@ -276,7 +276,7 @@ class _Environment(NamedTuple):
     prefix: str
 
     def variable(self, name: str) -> str:
-        return self.prefix + name.upper().replace(".", LEVEL)
+        return variable_of(name, self.prefix)
 
     def heard(self, name: str, annotation: object) -> tuple[str, str] | None:
         """Return the variable that sets this, with what it says. An empty one of the field's own says nothing."""
@@ -294,10 +294,15 @@ class _Environment(NamedTuple):
             table, is_nested, _ = name[beyond:].partition(LEVEL)
             is_ours = self.prefix != PREFIX or (is_nested and table in tables)
             if name.startswith(self.prefix) and is_ours and name not in known:
-                yield f"{name} is unknown{_hint(name, known)}"
+                yield f"{name} is unknown{hint(name, known)}"
 
 
-def _hint(key: str, known: Mapping[str, object] | set[str]) -> str:
+def variable_of(name: str, prefix: str = PREFIX) -> str:
+    """Return the variable that is made of a setting's name."""
+    return prefix + name.upper().replace(".", LEVEL)
+
+
+def hint(key: str, known: Mapping[str, object] | set[str]) -> str:
     nearest = get_close_matches(key, sorted(known), 1)
     return f", did you mean {nearest[0]}?" if nearest else ""
 

@@ -363,7 +363,7 @@ def test_the_console_script_is_installed(home: Home) -> None:
         env={"CLAUDEMESH_HOME": str(home.root)},
         timeout=60,
     )
-    assert json.loads(ran.stdout) == {"meshes": []}
+    assert json.loads(ran.stdout) == {"meshes": [], "damaged": []}
 
 
 @pytest.mark.parametrize(

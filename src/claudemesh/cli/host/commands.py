@@ -74,9 +74,11 @@ def install(  # noqa: PLR0913 - the options of one command
     if agents_md and scope != "project":
         raise click.UsageError("--agents-md goes with --scope project: AGENTS.md is a project's")
     environment = read_environment()
-    # One of several has to be named: no tool of the server would know which. A project is for many machines.
-    is_unclear = scope == "user" and len(session.home.meshes()) > 1
-    wanted = derive_wanted(scope, environment, session.slug if is_unclear else session.mesh)
+    # One of several has to be named, since no tool of the server would know which, and one that is named has to be
+    # joined, since hooks say nothing of one that is not. A project is for many machines.
+    joined = session.home.meshes() if scope == "user" else []
+    has_to_be_one = len(joined) > 1 or (joined and session.mesh is not None)
+    wanted = derive_wanted(scope, environment, session.slug if has_to_be_one else session.mesh)
     judge_texts(wanted)
     if printed is not None or host != HOST:
         _print(session, printed or host, wanted)

@@ -20,6 +20,7 @@ Look = Callable[..., list[Finding]]
 Judge = Callable[..., Verdict]
 Mend = Callable[[Check], list[str]]
 BROKER_KEY = "ab" * 32
+KEPT = ("CLAUDEMESH_HOME", "CLAUDEMESH_MESH")
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +28,8 @@ def nobodys_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the user whose agent host is looked at be nobody in particular."""
     (tmp_path / "user").mkdir(exist_ok=True)
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    for name in [name for name in os.environ if name.startswith("CLAUDEMESH_") and name not in KEPT]:
+        monkeypatch.delenv(name)  # what the tests themselves go by
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from claudemesh.cli.doctor.checks import broker, delivery
+from claudemesh.cli.doctor.checks import broker, delivery, processes
 from claudemesh.cli.doctor.model import Verdict
 from claudemesh.runtime.clock import SystemClock
 from claudemesh.runtime.home import Home
@@ -97,6 +97,17 @@ def test_the_command_that_starts_a_broker_starts_the_one_that_was_joined(
     (found,) = look(broker.reachable)
     assert found.fix is not None
     assert found.fix.startswith(command)
+
+
+@pytest.mark.req("C5")
+def test_what_up_had_started_is_started_by_it_again_broker_and_daemon_at_once(look: Look, home: Home) -> None:
+    for slug in ("local", "team"):  # the second was made at the first one's broker
+        enter_mesh(home, slug)
+    of_brokers = {found.subject: found.fix for found in look(broker.reachable)}
+    of_daemons = {found.subject: found.fix for found in look(processes.daemon)}
+    command = "start it: `claudemesh up --listen 127.0.0.1:9`"
+    assert [str(fix).startswith(command) for fix in of_brokers.values()] == [True, True]
+    assert of_daemons == {"local": command, "team": "start it: `claudemesh daemon up --mesh team`"}
 
 
 class _Quiet(BaseHTTPRequestHandler):

@@ -88,6 +88,17 @@ def test_each_settings_file_is_judged_and_the_nearest_name_is_given(
     assert "did you mean reserved_bytes?" in found["daemon of demo"].detail
 
 
+@pytest.mark.req("C5", "O2")
+def test_a_variable_that_nothing_hears_is_told_with_the_nearest(look: Look) -> None:
+    def told(**environment: str) -> str:
+        (finding,) = look(settings.variables, **environment)
+        return "" if finding.verdict is Verdict.OK else finding.detail
+
+    assert told(CLAUDEMESH_MESH="demo", CLAUDEMESH_DISK__RESERVED_BYTES="1", CLAUDEMESH_EDGE__LISTEN="x") == ""
+    assert told(CLAUDEMESH_HOMEE="/x") == "CLAUDEMESH_HOMEE is unknown, did you mean CLAUDEMESH_HOME?"
+    assert "did you mean CLAUDEMESH_DISK__RESERVED_BYTES?" in told(CLAUDEMESH_DISK__RESERVED_BYTE="1")
+
+
 @pytest.mark.req("C5")
 def test_a_time_that_is_none_is_told(verdict: Judge) -> None:
     assert verdict(settings.timings) is Verdict.OK

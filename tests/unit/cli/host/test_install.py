@@ -396,6 +396,17 @@ def test_with_several_meshes_the_server_is_declared_for_the_one_that_is_named(
 
 
 @pytest.mark.req("C7")
+def test_a_mesh_that_is_not_joined_is_declared_for_nobody_once_another_one_is(
+    run: Run, user: Path, home: Home
+) -> None:
+    join_mesh(home, "one")
+    before = tree(user)
+    refused = run("install", "--mesh", "two")
+    assert (refused.code, "two" in refused.err, tree(user)) == (2, True, before)
+    assert run("install", "--mesh", "one").code == 0
+
+
+@pytest.mark.req("C7")
 def test_hooks_of_user_and_project_at_once_are_warned_of(run: Run, user: Path) -> None:
     def hooks() -> dict[str, str]:
         checks = run("doctor", "--json").json["checks"]

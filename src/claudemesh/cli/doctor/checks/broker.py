@@ -28,11 +28,22 @@ def _joined(scene: Scene) -> Iterator[tuple[str, Joined]]:
     return ((slug, joined) for slug in scene.meshes if (joined := scene.joined(slug)) is not None)
 
 
-def _start(slug: str, host: str) -> str:
+def start_of(scene: Scene, broker_url: str) -> str:
     """Say how this broker is started where it was: that of `up` with it, and each at the port that was joined."""
-    if host.rpartition(":")[0] not in LOOPBACK:
+    if not is_here(broker_url):
         return "start it there: `claudemesh broker serve`"
-    return f"start it: `claudemesh {'up' if slug == SUPERVISED else 'broker serve'} --listen {host}`"
+    of_up = scene.joined(SUPERVISED)
+    # Also for other meshes that were made at the broker of `up`: two brokers cannot have one port.
+    words = "up" if of_up is not None and of_up.broker_url == broker_url else "broker serve"
+    return f"start it: `claudemesh {words} --listen {_host(broker_url)}`"
+
+
+def is_here(broker_url: str) -> bool:
+    return _host(broker_url).rpartition(":")[0] in LOOPBACK
+
+
+def _host(broker_url: str) -> str:
+    return broker_url.partition("://")[2].partition("/")[0]
 
 
 @declare(
@@ -50,8 +61,8 @@ def reachable(scene: Scene) -> Iterator[Finding]:
         count += 1
         found = scene.broker(joined.broker_url)
         if found.step != "reached":
-            host = joined.broker_url.partition("://")[2].partition("/")[0]
-            fix = _FIXES[found.step].format(host=host, url=joined.broker_url, start=_start(slug, host))
+            start = start_of(scene, joined.broker_url)
+            fix = _FIXES[found.step].format(host=_host(joined.broker_url), url=joined.broker_url, start=start)
             yield fail(f"{joined.broker_url}: at its {found.step}: {found.detail}", fix, slug)
         else:
             version = (found.health or {}).get("broker_version")

@@ -10,7 +10,10 @@ from claudemesh.daemon.settings import Config
 from claudemesh.kernel.errors import ConfigError
 
 _NONE: Final = "no mesh is joined"
-_REJOIN: Final = "`claudemesh doctor --fix` if others can read it; else put back a copy, or join again by an invite"
+_REJOIN: Final = (
+    "`claudemesh doctor --fix` if others can read it; if it is damaged, put back a copy, or join again: "
+    "`claudemesh mesh join CODE --name PEER`"
+)
 
 
 @declare(

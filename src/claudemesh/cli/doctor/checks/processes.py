@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from claudemesh.cli.daemon import SUPERVISED
+from claudemesh.cli.doctor.checks.broker import is_here, start_of
 from claudemesh.cli.doctor.model import Finding, Repair, absent, declare, fail, ok, unknown, warn
 from claudemesh.cli.doctor.scene import ASK_S, Scene
 from claudemesh.kernel.errors import ConfigError, MeshError
@@ -36,7 +38,7 @@ def daemon(scene: Scene) -> Iterator[Finding]:
         if isinstance(answer, dict):
             yield ok(f"process {pid or 'unknown'} answers, up for {answer.get('uptime_s')} s", slug)
         elif pid is None:
-            yield fail("it does not run", f"start it: `claudemesh daemon up --mesh {slug}`", slug)
+            yield fail("it does not run", _start(scene, slug), slug)
         else:
             why = answer.code if isinstance(answer, MeshError) else answer.strerror
             fix = f"look at `claudemesh daemon logs --mesh {slug}`, then `claudemesh daemon restart --mesh {slug}`"
@@ -45,6 +47,14 @@ def daemon(scene: Scene) -> Iterator[Finding]:
             )
     if not scene.meshes:
         yield absent("no mesh is joined")
+
+
+def _start(scene: Scene, slug: str) -> str:
+    """Say how it is started: with its broker by `up`, if that one is away too."""
+    joined = scene.joined(slug) if slug == SUPERVISED else None
+    if joined is not None and is_here(joined.broker_url) and scene.broker(joined.broker_url).step != "reached":
+        return start_of(scene, joined.broker_url)
+    return f"start it: `claudemesh daemon up --mesh {slug}`"
 
 
 # --- locks ---------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from claudemesh.cli.doctor.model import Finding, absent, declare, fail, ok
+from claudemesh.cli.doctor.model import Finding, absent, declare, fail, ok, warn
 from claudemesh.cli.doctor.scene import Scene
+from claudemesh.cli.settings_files import unheard
 from claudemesh.kernel.errors import ConfigError
 from claudemesh.runtime.home import read_timings
 
@@ -12,8 +13,8 @@ from claudemesh.runtime.home import read_timings
 @declare(
     "settings",
     "settings",
-    "Every settings file can be read, and every name in it, and in the environment, is known and has a value "
-    "that fits.",
+    "Every settings file can be read, and every name in it, and among the variables of its tables, is known and "
+    "has a value that fits.",
     "Correct the line that is named; `claudemesh config show` says what is in force, and where each value "
     "came from.",
 )
@@ -28,6 +29,20 @@ def settings(scene: Scene) -> Iterator[Finding]:
             yield ok(f"{len(set_by_hand)} set, the rest by default", file.title)
         else:
             yield absent("no file: all defaults", file.title)
+
+
+@declare(
+    "settings",
+    "variables",
+    "Every variable of the environment whose name begins with `CLAUDEMESH_` is one that something hears.",
+    "Unset the one that is named, or spell it as is proposed: a misspelt `CLAUDEMESH_HOME` is a second home.",
+)
+def variables(scene: Scene) -> Iterator[Finding]:
+    wrong = unheard(scene.home, scene.environment)
+    if wrong:
+        yield warn("; ".join(wrong), f"`unset {' '.join(one.partition(' ')[0] for one in wrong)}`, or correct it")
+    else:
+        yield ok("those that begin with CLAUDEMESH_ are heard")
 
 
 @declare(
@@ -47,4 +62,4 @@ def timings(scene: Scene) -> Iterator[Finding]:
         yield ok(f"a lease of {read.lease_ttl_ms} ms, a ping every {read.ping_interval_ms} ms")
 
 
-CHECKS: Final = (settings, timings)
+CHECKS: Final = (settings, variables, timings)
