@@ -36,12 +36,14 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
     return {**kept, "HOME": str(tmp_path), **more}
 
 
-def run(tmp_path: Path, *words: str, code: int = 0, program: list[str] | None = None) -> str:
+def run(
+    tmp_path: Path, *words: str, code: int = 0, program: list[str] | None = None, folder: Path | None = None
+) -> str:
     command = [*(program or [str(PROGRAM)]), *words]
     ended = subprocess.run(
         command,
         env=environment(tmp_path),
-        cwd=tmp_path,
+        cwd=folder or tmp_path,
         capture_output=True,
         text=True,
         timeout=WITHIN_S,
@@ -89,8 +91,10 @@ def test_an_empty_home_is_installed_into_and_left_empty(tmp_path: Path) -> None:
 
 @pytest.mark.req("C7")
 def test_a_hook_whose_program_is_gone_stops_nobody(tmp_path: Path) -> None:
-    run(tmp_path, "install", "--scope", "project")
-    command = json.loads((tmp_path / ".claude/settings.json").read_text())["hooks"]["SessionStart"][0]["hooks"][0]
+    project = tmp_path / "project"
+    project.mkdir()
+    run(tmp_path, "install", "--scope", "project", folder=project)
+    command = json.loads((project / ".claude/settings.json").read_text())["hooks"]["SessionStart"][0]["hooks"][0]
     ended = subprocess.run(
         ["/bin/sh", "-c", command["command"]],
         env={"PATH": "/nowhere"},
