@@ -158,10 +158,11 @@ async def test_a_file_of_which_a_table_is_damaged_keeps_nothing_from_being_forwa
     edge: Edge, upstream: FakeUpstream, relay_folder: Path
 ) -> None:
     row = upstream.row("/tasks/1")
-    with apsw.Connection(str(relay_folder / "outbox.db")) as connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_schema SET rootpage = 9999 WHERE name IN ('outbox', 'outbox_open')")
     await edge.stop()
+    connection = apsw.Connection(str(relay_folder / "outbox.db"))
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("UPDATE sqlite_schema SET rootpage = 9999 WHERE name IN ('outbox', 'outbox_open')")
+    connection.close()
     await edge.start()
     assert (await edge.ask("PATCH", "/tasks/1", at(row, title="x"), key="k1")).status == 200
     assert (await edge.ask("POST", "/progress/", NOTE, key="k2")).status == 201
