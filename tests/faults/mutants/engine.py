@@ -145,6 +145,14 @@ MUTANTS: tuple[Fault, ...] = (
         test=f"{_ENGINE}/test_sqlite_engine.py::test_the_wal_does_not_grow_without_bound_while_readers_overlap",
     ),
     Fault(
+        what="Readers are waited for in one long try.",
+        file="storage/sqlite/writer.py",
+        old="RESTART_TRIES: Final = 10\nRESTART_TRY_MS: Final = 50\n",
+        new="RESTART_TRIES: Final = 1\nRESTART_TRY_MS: Final = 500\n",
+        test=f"{_ENGINE}/test_sqlite_engine.py"
+        "::test_readers_that_take_over_each_others_mark_do_not_keep_the_wal_from_beginning_anew",
+    ),
+    Fault(
         what="An answer that cannot be delivered takes the others of its loop with it.",
         file="storage/sqlite/replies.py",
         old="isinstance(error, Exception) and not isinstance(error, StopIteration)",

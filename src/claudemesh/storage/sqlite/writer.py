@@ -47,7 +47,8 @@ AFTER_COMMIT: Final = points.declare("sqlite.after_commit")
 CHECKPOINT_IDLE_PAGES: Final = 250
 CHECKPOINT_BUSY_PAGES: Final = 4_000
 WAL_PAGES_MAX: Final = 16_000  # 64 MB; beyond it readers are waited for
-RESTART_WAIT_MS: Final = 500
+RESTART_TRIES: Final = 10
+RESTART_TRY_MS: Final = 50
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -201,11 +202,19 @@ class Writer:
         self._wal_pages = 0
 
     def _restart_wal(self) -> None:
-        """Wait a moment for the readers: while they overlap, the WAL never comes to begin again at its start."""
+        """Wait a moment for the readers: while they overlap, the WAL never comes to begin again at its start.
+
+        In several short tries: a try waits for the read marks that it found, even where a newer reader took one
+        over, which keeps nobody from anything. Overlapping readers may hand it on for ever; the next try sees that
+        it is new.
+        """
         self._restart_at_pages = self._wal_pages + WAL_PAGES_MAX
-        self._connection.set_busy_timeout(RESTART_WAIT_MS)
+        self._connection.set_busy_timeout(RESTART_TRY_MS)
         try:
-            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+            for _ in range(RESTART_TRIES):
+                with suppress(apsw.BusyError):
+                    self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+                    return
         finally:
             self._connection.set_busy_timeout(BUSY_TIMEOUT_MS)
 
